@@ -76,7 +76,7 @@ reliability: $(VENV)/.installed-test ## every fault against every treatment of k
 	PYTHONPATH=tests $(BIN)/python -m reliability $(RELIABILITY)
 
 month: $(VENV)/.installed-test ## a month of schedules in simulated time, about a minute; writes the table of docs/a-month.md
-	PYTHONPATH=tests $(BIN)/python -m month
+	PYTHONPATH=tests $(BIN)/python -m month.page
 
 docs: $(VENV)/.installed-test ## the pages of docs/ as a site in site/; every link is looked at
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml

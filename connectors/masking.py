@@ -111,14 +111,8 @@ def _spellings(secret: str) -> Iterator[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     yield raw.hex()
     yield raw.hex().upper()
-    yield from _base64(raw)
-
-
-def _base64(raw: bytes) -> Iterator[str]:
-    """Spell the bytes at each of the three places where they may begin inside a longer encoded text (`Basic user:secret`).
-
-    The letters at either end that depend on neighbours too are left out.
-    """
+    # Spell the bytes at each of the three places where they may begin inside a longer encoded text (`Basic user:secret`).
+    # The letters at either end that depend on neighbours too are left out.
     for encode in (b64encode, urlsafe_b64encode):
         for before in range(3 if len(raw) >= _LONG else 1):
             encoded = encode(bytes(before) + raw).decode("ascii").rstrip("=")

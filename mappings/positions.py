@@ -110,7 +110,16 @@ def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None,
         deep = _too_deep(text)
         root = None if deep else yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
-        return None, [_yaml_problem(error, text, file)]
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            mark = error.problem_mark
+            position = Position(mark.line + 1, mark.column + 1, file)
+            what = f"{error.problem} ({error.context})" if error.context else error.problem
+            what = "a tab stands here, indent with spaces" if text[mark.index : mark.index + 1] == "\t" else what
+        elif isinstance(error, yaml.reader.ReaderError):
+            position, what = position_after(text[: error.position], file), "a control character stands here"
+        else:
+            position, what = Position(1, 1, file), str(error)
+        return None, [MappingProblem(position, f"this is not YAML: {what}")]
     if deep:
         return None, [MappingProblem(deep._replace(file=file), _ENDLESS)]
     if root is None:
@@ -214,16 +223,3 @@ class _Reading:
 
     def _position(self, node: yaml.Node) -> Position:
         return Position(node.start_mark.line + 1, node.start_mark.column + 1, self.file)
-
-
-def _yaml_problem(error: yaml.YAMLError, text: str, file: IncludedFile | None) -> MappingProblem:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        position = Position(mark.line + 1, mark.column + 1, file)
-        what = f"{error.problem} ({error.context})" if error.context else error.problem
-        what = "a tab stands here, indent with spaces" if text[mark.index : mark.index + 1] == "\t" else what
-    elif isinstance(error, yaml.reader.ReaderError):
-        position, what = position_after(text[: error.position], file), "a control character stands here"
-    else:
-        position, what = Position(1, 1, file), str(error)
-    return MappingProblem(position, f"this is not YAML: {what}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -184,6 +184,14 @@ class Strict(BaseModel):
         if isinstance(value, Block):
             value.allowed = tuple(known.alias or name for name, known in cls.model_fields.items())
         return value
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Refuse values that do not go together."""
 
 
 def union_members(union: Any) -> dict[str, Any]:

@@ -287,7 +287,15 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     """
     values = {**{name: value for name, value in dotenv_values(cwd / ".env").items() if value is not None}, **environ}
     environment = _Environment(values, cwd, [])
-    log_format, log_level = _log(environment)
+    words = environment.text("EVENTSYNC_LOG").replace(",", " ").split()
+    formats, levels = ([word for word in words if word in known] for known in (_LOG_FORMATS, _LOG_LEVELS))
+    for word in words:
+        if word not in {*_LOG_FORMATS, *_LOG_LEVELS}:
+            expected = f"a format ({', '.join(_LOG_FORMATS)}) nor a level ({', '.join(_LOG_LEVELS)})"
+            environment.problems.append(f"EVENTSYNC_LOG: {word!r} is neither {expected}")
+    log_format = formats[-1] if formats else "pretty"
+    # Without a level a person at a terminal, who gets a report, sees warnings only.
+    log_level = levels[-1] if levels else "info" if log_format == "json" else "warning"
     fields = {
         "base_url": _base_url(environment),
         "api_key": environment.header("EVENT_API_KEY", environment.secret("EVENT_API_KEY")),
@@ -320,18 +328,6 @@ def current_settings() -> Settings:
         ConfigError: as `read_settings`.
     """
     return read_settings(os.environ, Path.cwd())
-
-
-def _log(environment: _Environment) -> tuple[str, str]:
-    """Return the format and the level; without a level a person at a terminal, who gets a report, sees warnings only."""
-    words = environment.text("EVENTSYNC_LOG").replace(",", " ").split()
-    formats, levels = ([word for word in words if word in known] for known in (_LOG_FORMATS, _LOG_LEVELS))
-    for word in words:
-        if word not in {*_LOG_FORMATS, *_LOG_LEVELS}:
-            expected = f"a format ({', '.join(_LOG_FORMATS)}) nor a level ({', '.join(_LOG_LEVELS)})"
-            environment.problems.append(f"EVENTSYNC_LOG: {word!r} is neither {expected}")
-    log_format = formats[-1] if formats else "pretty"
-    return log_format, levels[-1] if levels else "info" if log_format == "json" else "warning"
 
 
 def _base_url(environment: _Environment) -> str:

@@ -16,7 +16,14 @@ from sandbox.switches import SwitchError, parse_switches
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until a signal and return 0, or print why it cannot start to stderr and return 2."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m sandbox", description="A local Event Publishing service for rehearsals.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (%(default)s)")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder that survives a restart (in memory without)")
+    parser.add_argument("--key", help="secret of the default API key (a new one without)")
+    parser.add_argument("--rate", metavar="N/s", help="short for --set rate_events=N/s")
+    parser.add_argument("--set", dest="switches", action="append", default=[], metavar="SWITCH=VALUE", help="may be repeated")
+    options = parser.parse_args(arguments)
     rate = [f"rate_events={options.rate}"] if options.rate else []
     try:
         switches = parse_switches([*rate, *options.switches])
@@ -25,17 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{refusal}\n")
         return 2
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sandbox", description="A local Event Publishing service for rehearsals.")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (%(default)s)")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="folder that survives a restart (in memory without)")
-    parser.add_argument("--key", help="secret of the default API key (a new one without)")
-    parser.add_argument("--rate", metavar="N/s", help="short for --set rate_events=N/s")
-    parser.add_argument("--set", dest="switches", action="append", default=[], metavar="SWITCH=VALUE", help="may be repeated")
-    return parser
 
 
 def _announce(announcement: Announcement) -> None:

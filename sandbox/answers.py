@@ -224,7 +224,8 @@ class BrokenResponse(Response):
             case "" | "twice":
                 await super().__call__(scope, receive, send)
                 if self._answer.breakage:
-                    self._wire.write(scope, self._copy())
+                    head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
+                    self._wire.write(scope, (b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))))
                 return
             case "reset":
                 self._wire.reset(scope)
@@ -233,7 +234,13 @@ class BrokenResponse(Response):
             case "hang":
                 pass
             case "drip":
-                await self._drip(receive, send)
+                # Send blanks, which are valid before any JSON, until the peer is gone.
+                gone = asyncio.ensure_future(receive())
+                headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+                await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+                while not gone.done():
+                    await send({"type": "http.response.body", "body": b" ", "more_body": True})
+                    await asyncio.wait({gone}, timeout=_DRIP_S)
                 return
             case "reset_midway" | "truncated":
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -241,19 +248,6 @@ class BrokenResponse(Response):
                 (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
         # uvicorn notices in the next round of the loop that the peer is gone; returning sooner would be logged as an error.
         await receive()
-
-    async def _drip(self, receive: Receive, send: Send) -> None:
-        """Send blanks, which are valid before any JSON, until the peer is gone."""
-        gone = asyncio.ensure_future(receive())
-        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
-        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        while not gone.done():
-            await send({"type": "http.response.body", "body": b" ", "more_body": True})
-            await asyncio.wait({gone}, timeout=_DRIP_S)
-
-    def _copy(self) -> bytes:
-        head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
-        return b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))
 
 
 def _address(peer: tuple[str, int] | list[object] | None) -> tuple[str, int]:

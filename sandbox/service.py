@@ -172,7 +172,15 @@ class Sandbox:
         self.channels: dict[int, Channel] = {}
         self.keys: dict[str, ApiKey] = {}
         self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
-        self._seed_if_new()
+        # Seed a new database; in an old one only replace the default key if its secret is another than last time.
+        default = make_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
+        known = {key.name: key for key in self.store.api_keys()}
+        with self.store.transaction():
+            if not known:
+                self._seed()
+            elif known[DEFAULT_KEY].digest != default.digest:
+                self.store.put_key(default)
+        self.read_access()
 
     def begin(self, request: Request, route: RouteName) -> RequestContext:
         """Return the context of a request that has just come in."""
@@ -182,15 +190,7 @@ class Sandbox:
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:
         """Return the caller's key and count its request; `scope` "none" requires none. Raises ApiError 401, 403 or 429."""
-        key = self._bearer(context.request.headers.get("authorization", ""))
-        context.attempt.key_name = key.name
-        if scope != "none" and scope not in key.scopes:
-            raise ApiError(self.switches.missing_scope, f"This API key lacks the scope {scope}.")
-        self.count(context)
-        return key
-
-    def _bearer(self, header: str) -> ApiKey:
-        scheme, _, secret = header.partition(" ")
+        scheme, _, secret = context.request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise ApiError("invalid_api_key", "Send the API key as `Authorization: Bearer <API_KEY>`.")
         key = self._by_digest.get(digest_of(secret.strip()))
@@ -198,6 +198,10 @@ class Sandbox:
             raise ApiError("invalid_api_key", "This API key is not known.")
         if key.state != "active":
             raise ApiError("invalid_api_key", f"This API key is {key.state}.")
+        context.attempt.key_name = key.name
+        if scope != "none" and scope not in key.scopes:
+            raise ApiError(self.switches.missing_scope, f"This API key lacks the scope {scope}.")
+        self.count(context)
         return key
 
     def count(self, context: RequestContext) -> None:
@@ -291,17 +295,6 @@ class Sandbox:
     def close(self) -> None:
         """Close the database; to do so twice is harmless."""
         self.store.close()
-
-    def _seed_if_new(self) -> None:
-        """Seed a new database; in an old one only replace the default key if its secret is another than last time."""
-        default = make_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
-        known = {key.name: key for key in self.store.api_keys()}
-        with self.store.transaction():
-            if not known:
-                self._seed()
-            elif known[DEFAULT_KEY].digest != default.digest:
-                self.store.put_key(default)
-        self.read_access()
 
     def _seed(self) -> None:
         for channel in CHANNELS:

@@ -161,7 +161,11 @@ def read_event(payload: object, switches: Switches, images: Collection[int]) -> 
     for slug in slugs.value:
         slugs.check(slug in SLUGS[switches.classification_list], f"unknown classification slug `{slug[:60]}`")
     city = event.field("approxLocation").object("city").field("city").object("placeId", "name", "countryCode")
-    _check_place(city)
+    city.field("placeId").text()
+    for name in city.optional("name"):
+        name.text()
+    for code in city.optional("countryCode"):
+        code.check(isinstance(code.value, str) and bool(_COUNTRY.fullmatch(code.value)), "must be two uppercase letters")
     for venue in event.optional("locationName"):
         venue.text()
     for image in event.optional("coverImage"):
@@ -172,14 +176,6 @@ def read_event(payload: object, switches: Switches, images: Collection[int]) -> 
         for offer in items:
             _check_offer(offer)
     return NewEvent(channel_id, title, status, starts_at)
-
-
-def _check_place(city: _Value) -> None:
-    city.field("placeId").text()
-    for name in city.optional("name"):
-        name.text()
-    for code in city.optional("countryCode"):
-        code.check(isinstance(code.value, str) and bool(_COUNTRY.fullmatch(code.value)), "must be two uppercase letters")
 
 
 def _check_offer(offer: _Value) -> None:

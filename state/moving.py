@@ -20,7 +20,7 @@ from state.export import TABLES, Advance, compare, contents_of, count_rows, fill
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
 from state.ledger.reads import DuplicateIndex
-from state.opening import open_database
+from state.opening import opened_database
 from state.tables import BACKFILL, EARLIER, ENTRY, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
 
 MOVER = "eventsync state migrate"
@@ -45,7 +45,17 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
         SyncError: either of them cannot be read or written.
     """
     with _held(source, now) as leases, writing(target) as connection:
-        renew = _renewing(leases, connection, now, advance)
+        last = now()
+
+        def renew(rows: int) -> None:
+            nonlocal last
+            advance(rows)
+            if abs(now() - last) >= _RENEWED_EVERY:
+                last = now()
+                connection.execute(select(literal(1)))
+                for lease in leases:
+                    lease.renew()
+
         with reading(source) as origin:
             expect(count_rows(origin) * 3)  # read and written, read back, and compared once more
             sums = fill(connection, contents_of(origin), renew)
@@ -79,23 +89,19 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
     with _held(engine, now, (old, new)), writing(engine) as connection:
         feeds = connection.execute(select(SCOPE.c.feed).where(SCOPE.c.service == old).distinct().order_by(SCOPE.c.feed)).scalars()
         moved = tuple(feeds)
-        _refuse_unless_free(connection, moved, old, new)
+        if not moved:
+            known = connection.execute(select(SCOPE.c.service).distinct().order_by(SCOPE.c.service)).scalars()
+            raise ConfigError(f"the state DB knows no feed at {old}", hint=f"it knows {', '.join(known) or 'none anywhere'}")
+        at_new = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SCOPE.c.service == new).limit(1)
+        if connection.execute(at_new).first() is not None:
+            problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
+            raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
         for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):
             connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
         connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
         rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}
         connection.execute(update(SCOPE).where(SCOPE.c.service == old).values(service=new))
     return Renamed(old, new, moved, {name: count for name, count in rows.items() if count})
-
-
-def _refuse_unless_free(connection: Connection, moved: tuple[str, ...], old: str, new: str) -> None:
-    if not moved:
-        known = connection.execute(select(SCOPE.c.service).distinct().order_by(SCOPE.c.service)).scalars()
-        raise ConfigError(f"the state DB knows no feed at {old}", hint=f"it knows {', '.join(known) or 'none anywhere'}")
-    at_new = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SCOPE.c.service == new).limit(1)
-    if connection.execute(at_new).first() is not None:
-        problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
-        raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
 
 
 def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
@@ -123,22 +129,6 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
         yield [stack.enter_context(acquire(engine, scope_id, mover, clock)) for scope_id in scopes]
 
 
-def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:
-    """Return `advance`, which also keeps the leases, and the transaction at the copy, from being given up as silent."""
-    last = now()
-
-    def renew(rows: int) -> None:
-        nonlocal last
-        advance(rows)
-        if abs(now() - last) >= _RENEWED_EVERY:
-            last = now()
-            connection.execute(select(literal(1)))
-            for lease in leases:
-                lease.renew()
-
-    return renew
-
-
 @contextmanager
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
     """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and of what runs left
@@ -148,14 +138,13 @@ def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> I
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
     """
-    with tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder:
-        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}")
-        try:
-            if engine is not None:
-                _copy(engine, copy, destination, feed)
-            yield copy
-        finally:
-            copy.dispose()
+    with (
+        tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder,
+        opened_database(f"sqlite:///{Path(folder) / 'state.db'}") as copy,
+    ):
+        if engine is not None:
+            _copy(engine, copy, destination, feed)
+        yield copy
 
 
 def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> None:

@@ -52,17 +52,24 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
 
 
 @contextmanager
+def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
+    """Open the state DB for the length of the block, made where there is none. Raises what `open_database` raises."""
+    engine = open_database(url, upgrades=upgrades)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
     address = parse(url)
     if is_sqlite_file(address) and not Path(str(address.database)).exists():
         yield None
         return
-    engine = open_database(url, upgrades=upgrades)
-    try:
+    with opened_database(url, upgrades=upgrades) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 def schema_revision(engine: sa.Engine) -> str | None:
@@ -79,7 +86,11 @@ def _bring_to_head(engine: sa.Engine) -> None:
     try:
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
-                _lock_postgres(connection)
+                # Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours.
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+                encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+                if encoding != "UTF8":
+                    raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
             present = _revision(connection)  # another process may have upgraded it meanwhile
             check_revision(present, f"the state DB {shown_url(engine.url)}")
             if present is not None and present != HEAD:
@@ -109,14 +120,6 @@ def check_revision(revision: str | None, what: str) -> None:
         f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
         hint="use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB",
     )
-
-
-def _lock_postgres(connection: sa.Connection) -> None:
-    """Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours."""
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
-    if encoding != "UTF8":
-        raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
 
 
 def _refuse_while_held(connection: sa.Connection, revision: str) -> None:

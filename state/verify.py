@@ -106,7 +106,13 @@ def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Findin
     with_covers: set[tuple[str, str]] = set()
     in_doubt: list[Finding] = []
     for row in chain(_streamed(connection, _ENTRIES), _streamed(connection, _EARLIER)):
-        yield from _check_row(row)
+        due = idempotency_key(row.namespace, row.feed, row.row_key, revision=row.revision)
+        if row.idempotency_key != due:
+            yield _finding("key", f"it is {row.idempotency_key}, and should be {due}", row)
+        if row.state is not None:
+            yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
+            if row.state == EntryState.DELIVERED and row.event_id is None:
+                yield _finding("event", "it is delivered, and has no event id", row)
         counts["entries"] += row.state is not None
         for what, body, on_record, cover_url in _bodies_of(row):
             if cover_url or _COVER in body:
@@ -123,16 +129,6 @@ def _bodies_of(row: Record) -> Iterator[tuple[str, bytes, str | None, str]]:
         yield "pinned body", row.body, row.fingerprint, row.cover_url or ""
     if row.baseline_body is not None:
         yield "baseline", row.baseline_body, row.baseline_fingerprint, row.cover_url or ""
-
-
-def _check_row(row: Record) -> Iterator[Finding]:
-    due = idempotency_key(row.namespace, row.feed, row.row_key, revision=row.revision)
-    if row.idempotency_key != due:
-        yield _finding("key", f"it is {row.idempotency_key}, and should be {due}", row)
-    if row.state is not None:
-        yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
-        if row.state == EntryState.DELIVERED and row.event_id is None:
-            yield _finding("event", "it is delivered, and has no event id", row)
 
 
 def _finding(check: Check, problem: str, row: Record) -> Finding:

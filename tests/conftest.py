@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from hypothesis import settings
 from postgres import Postgres, postgres_server
-from profiles import load_profile
 
 if TYPE_CHECKING:
     from integration.desk import WarmStart
@@ -62,8 +62,10 @@ class Stopping:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Search for the same examples every time, unless told otherwise, and answer signals."""
-    load_profile()
+    """Search for the same examples every time, or for others where that is asked for, and answer signals."""
+    settings.register_profile("steady", derandomize=True, database=None, print_blob=True, deadline=None)
+    settings.register_profile("hunt", derandomize=False, print_blob=True, deadline=None)
+    settings.load_profile(os.environ.get("EVENTSYNC_TEST_PROFILE", "steady"))
     stopping = Stopping(config)
     stopping.listen()
     config.pluginmanager.register(stopping)

@@ -160,7 +160,7 @@ def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = cr
     return Meaning(_kind(answer, wait_s, is_foreign=refusal is None), answer, wait_s)
 
 
-def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> AnswerKind:  # noqa: C901, PLR0911  # the table, one line a status
+def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> AnswerKind:  # noqa: PLR0911  # the table, one line a status
     match answer.status, answer.code:
         case 401, _:
             return AnswerKind.KEY_REFUSED

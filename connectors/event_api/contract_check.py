@@ -86,7 +86,9 @@ MOST = 100
 def compare(page: Node, sent: Outgoing) -> tuple[Drift, ...]:
     """Return the differences between the page and what we do, errors first. Pure; never raises for what a page says."""
     api = Description(page)
-    found = _of_payload(api, sent)
+    kinds = api.request_types(api.find(_CREATE.method, API_PREFIX + _CREATE.path))
+    schema = next((part for kind, part in kinds.items() if "json" in kind or kind in {"*/*", "application/*"}), None)
+    found = [] if schema is None else _of_value(api, sent, schema, "")
     for use in (_CREATE, _CHANNELS, _SLUGS, *([_UPLOAD] if "coverImage" in sent.fields else [])):
         found += _of_use(api, use)
     return tuple(sorted(dict.fromkeys(found), key=lambda drift: drift.severity != "error")[:MOST])
@@ -120,7 +122,12 @@ def _of_use(api: Description, use: _Use) -> Iterator[Drift]:
         names = [name for one in operation.security for name in one]
         yield use.drift(f"it asks for {_some(names)}, which is no bearer key", "we send `Authorization: Bearer`")
     yield from _of_parameters(api, use, operation)
-    yield from _of_encoding(api, use, api.request_types(operation))
+    kinds = api.request_types(operation)
+    fields, file_field = _upload_form(api) if use is _UPLOAD else ([], "")
+    is_other_form = fields and not file_field and {"file", "image"}.isdisjoint(fields)
+    accepted = [kind for kind in kinds if not (is_other_form and kind.startswith("multipart/"))]
+    if use.media_types and kinds and not any(_takes(kind, ours) for kind in accepted for ours in use.media_types):
+        yield use.drift(f"the request is {_some(kinds)}" + (f" with the fields {_some(fields)}" if fields else ""), use.sends)
     for place, kind in use.reads:
         if wrong := _wrong_answer(api, api.answer_schema(operation, "2"), place, kind):
             yield use.drift(f"its answer: {wrong}", f"we read `{place}` ({kind})", use.unread)
@@ -143,14 +150,6 @@ def _of_parameters(api: Description, use: _Use, operation: Operation) -> Iterato
             yield use.drift("it has no header `Idempotency-Key`", ours, breaks, "warning")
         elif most < use.key_length:
             yield use.drift(f"an `Idempotency-Key` has at most {most} characters", ours)
-
-
-def _of_encoding(api: Description, use: _Use, kinds: Mapping[str, Node]) -> Iterator[Drift]:
-    fields, file_field = _upload_form(api) if use is _UPLOAD else ([], "")
-    is_other_form = fields and not file_field and {"file", "image"}.isdisjoint(fields)
-    accepted = [kind for kind in kinds if not (is_other_form and kind.startswith("multipart/"))]
-    if use.media_types and kinds and not any(_takes(kind, ours) for kind in accepted for ours in use.media_types):
-        yield use.drift(f"the request is {_some(kinds)}" + (f" with the fields {_some(fields)}" if fields else ""), use.sends)
 
 
 def _takes(kind: str, ours: str) -> bool:
@@ -188,12 +187,6 @@ _FORMS: Mapping[str, frozenset[str]] = {
 """The formats that the page may name for a field, as we write it."""
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
 """Formats that free text does not have."""
-
-
-def _of_payload(api: Description, sent: Outgoing) -> list[Drift]:
-    kinds = api.request_types(api.find(_CREATE.method, API_PREFIX + _CREATE.path))
-    schema = next((part for kind, part in kinds.items() if "json" in kind or kind in {"*/*", "application/*"}), None)
-    return [] if schema is None else _of_value(api, sent, schema, "")
 
 
 def _of_value(api: Description, sent: Outgoing, node: Node, path: str) -> list[Drift]:

@@ -451,7 +451,7 @@ class EventApi:
             del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
 
-    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
+    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
         answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
         match met.kind:
             case AnswerKind.READ:
@@ -468,7 +468,15 @@ class EventApi:
                 self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
                 return Postponed(answer, missing, *counts, *flags)
             case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
-                return self._used_key(state, met)
+                # Explain a 409 by our own records; where nothing of ours explains it, a person decides.
+                counts = (state.attempts, state.copies)
+                is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
+                if not state.may_exist:
+                    return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
+                if not is_bare or not state.is_used_up(self._clock()):
+                    return Uncertain(met.answer, *counts)
+                # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
+                return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
             case AnswerKind.CLOSED:
                 cause = met.cause or unavailable(answer, state.attempts)
                 return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
@@ -480,17 +488,6 @@ class EventApi:
             case _:
                 cause = self._events.closed or self.circuit.cause or unavailable(answer, state.attempts)
                 return Postponed(answer, cause, *counts, *flags)
-
-    def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
-        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
-        counts = (state.attempts, state.copies)
-        is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
-        if not state.may_exist:
-            return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
-        if not is_bare or not state.is_used_up(self._clock()):
-            return Uncertain(met.answer, *counts)
-        # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
-        return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         headers = {"content-type": "application/json", "idempotency-key": intent.key}

@@ -97,7 +97,10 @@ def read_page(body: bytes) -> Node | NoPage:
         return NoPage(f"the page {why}{': it looks like an HTML page' if is_html else ''}")
 
 
-def _check_size(text: str) -> None:
+def _openapi(body: bytes) -> Node:
+    if len(body) >= LONGEST_PAGE:
+        raise ValueError(f"is larger than {LONGEST_PAGE >> 20} MB")
+    text = body.decode("utf-8-sig")
     nodes, begun, sizes = 0, list[tuple[str | None, int]](), dict[str | None, int]()
     for event in yaml.parse(text, Loader=_PageLoader):  # an alias counts with all that it stands for
         if isinstance(event, yaml.AliasEvent):
@@ -113,13 +116,6 @@ def _check_size(text: str) -> None:
             sizes[event.anchor] = 1
         if len(begun) > DEEPEST or nodes >= MOST_NODES:
             raise ValueError(f"is nested deeper than {DEEPEST} levels, refers to itself or holds more than {MOST_NODES} values")
-
-
-def _openapi(body: bytes) -> Node:
-    if len(body) >= LONGEST_PAGE:
-        raise ValueError(f"is larger than {LONGEST_PAGE >> 20} MB")
-    text = body.decode("utf-8-sig")
-    _check_size(text)
     tree = yaml.load(text, Loader=_PageLoader)  # noqa: S506  # a safe loader
     version = str(tree.get("openapi", tree.get("swagger", ""))) if isinstance(tree, dict) else ""
     if not version:

@@ -113,18 +113,15 @@ class Route:
             else:
                 self.limiter.concurrency.back(self.limiter.clock() - began, is_well=meaning.kind not in _OVERLOAD)
         if meaning is not None and meaning.kind not in _UNSENT:
-            self._report(permit, meaning)
+            if meaning.kind is AnswerKind.RATE_LIMITED or (meaning.kind is AnswerKind.FAILING and meaning.wait_s is not None):
+                self.limiter.limited(permit, meaning.wait_s)
+            elif meaning.kind in FAILURES:
+                self.limiter.failed()
+            elif cause := self._end(meaning):
+                self.limiter.close(cause)
+            else:
+                self.limiter.passed()
         return meaning
-
-    def _report(self, permit: Permit, meaning: Meaning) -> None:
-        if meaning.kind is AnswerKind.RATE_LIMITED or (meaning.kind is AnswerKind.FAILING and meaning.wait_s is not None):
-            self.limiter.limited(permit, meaning.wait_s)
-        elif meaning.kind in FAILURES:
-            self.limiter.failed()
-        elif cause := self._end(meaning):
-            self.limiter.close(cause)
-        else:
-            self.limiter.passed()
 
     def _end(self, meaning: Meaning) -> SyncError | None:
         """Return why no further request may leave after this answer, None where others may fare better."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from connectors.masking import Mask
 from connectors.sources.contract import NO_ACCESS, REAL_CLOCK, Access, Clock, Reading, Source, StatusSheet
@@ -77,8 +77,6 @@ def open_source(
                 with needed_extra("salesforce", f"to read {spec.place}"):
                     from connectors.sources.salesforce.source import read_salesforce
                 return read_salesforce(spec, asked, access, cursor, clock)
-            case _:
-                assert_never(spec)
 
     def open_table(join: Join, columns: frozenset[str]) -> AbstractContextManager[Reading]:
         return open_source(join.source, base, columns, access=access, clock=clock).read()
@@ -110,8 +108,6 @@ def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Abstra
             from connectors.sources.formats.ics import read_ics
 
             return read_ics(spec, file, asked)
-        case _:
-            assert_never(spec)
 
 
 def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:
@@ -179,7 +175,13 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
                 with masked_errors(Mask(secrets_of(spec.path))), choice_of(spec, base, clock).connected() as choice:
                     own = _probe_files(choice)
             case GoogleSheetsSource():
-                own = _probe_sheet(spec, access, clock)
+                with needed_extra("sheets", f"to read {spec.place}"):
+                    from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
+                with open_spreadsheet(spec, access, clock=clock) as sheet:
+                    version = sheet.version()
+                    digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
+                blind = "" if version else f"the Drive API gives no version of {spec.place}"
+                own = SourceProbe(frozenset({digest} if version else ()), blind=blind)
             case _:
                 own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
         if own.blind or own.is_growing:
@@ -205,12 +207,3 @@ def _probe_files(choice: FileChoice) -> SourceProbe:
         if not file.version:
             return SourceProbe(blind=f"{file.label} has no version, or has only just been written")
     return SourceProbe(frozenset(map(file_digest, meant)))
-
-
-def _probe_sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
-    with needed_extra("sheets", f"to read {spec.place}"):
-        from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
-    with open_spreadsheet(spec, access, clock=clock) as sheet:
-        version = sheet.version()
-        digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
-    return SourceProbe(frozenset({digest})) if version else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")

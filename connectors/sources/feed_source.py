@@ -67,7 +67,13 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
             key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
             if row.is_gone or not any(key):
                 continue
-            _check_row(join, row, key, places)
+            if key in places:
+                message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
+                hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
+                raise BadSourceError(join.source.place, message, hint=hint)
+            if row.problems:
+                first = row.problems[0]
+                raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
             places[key] = row.location.place
             found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
             size += sum(map(len, row.cells.values()))
@@ -76,16 +82,6 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
         if reading.ending().is_short:
             raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
     return tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found
-
-
-def _check_row(join: Join, row: SourceRow, key: Key, places: Mapping[Key, str]) -> None:
-    if key in places:
-        message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
-        hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
-        raise BadSourceError(join.source.place, message, hint=hint)
-    if row.problems:
-        first = row.problems[0]
-        raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
 
 
 def _joined(rows: Iterator[SourceRow], join: Join, columns: Sequence[str], table: Table) -> Iterator[SourceRow]:

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from browser.doing import choose_days, open_launchpad, write
-from browser.reading import visit
+from browser.reading import choose_days, open_launchpad, visit, write
 from browser.stage import BRAKED, DATED, DAYS, LAUNCHED, Stage, staged
 from browser.system_browser import ARGUMENTS, find_chromium
 from playwright.sync_api import Page, sync_playwright

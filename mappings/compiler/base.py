@@ -270,15 +270,13 @@ def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, 
     return watched
 
 
-def stepped(  # noqa: C901 - written out, without calls for what a cell and a text need: it runs for every value (budget 3)
-    read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = ""
-) -> Getter:
+def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = "") -> Getter:
     """Return what a getter gives, or the text of a column, once it has passed all steps; `source` names what refuses it."""
     works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)
     column = policies.column
 
-    def value(row: RowState) -> Any:  # noqa: C901 - as above
+    def value(row: RowState) -> Any:
         if get is None:
             found: Any = row.cells.get(cell, "")
             found = found if found.isascii() else nfc(found)

@@ -286,30 +286,6 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
     """Compile a recurrence, as seen from the start of the run."""
     spot = ValuePosition((*loc, "recur"))
     when = None if recurrence.when is None else compiler.condition(recurrence.when, (*spot.loc, "when"))
-    pattern_of = _compile_pattern(compiler, recurrence, spot, start)
-
-    def expand(row: RowState) -> list[RowState]:
-        row.day = STAND_IN
-        try:
-            row.day = start(row)
-            if when is not None and not when(row):
-                return [row]
-            pattern = pattern_of(row, row.day)
-            found = pattern.days(run.first, run.last, recurrence.at_most)
-            if found:
-                return _events_of_days(row, found, recurrence)
-            row.label = _why_no_day(pattern, run)
-        except Refusal as refusal:
-            return row.refuse(refusal)
-        return [row]
-
-    return expand
-
-
-def _compile_pattern(
-    compiler: Compiler, recurrence: Recurrence, spot: ValuePosition, start: FirstDay
-) -> Callable[[RowState, date], DayPattern]:
-    """Return what gives the days of a row by its first day."""
     optional = spot.inner(may_be_empty=True)
     if recurrence.days is not None:
         until: Getter = start
@@ -329,7 +305,22 @@ def _compile_pattern(
             raise Refusal(ReasonCode.REQUIRED, "a last day is needed, or a horizon in the mapping", step="recur")
         return DayPattern(first, last, rule(row), _read_days(excluded, row), _read_days(extra, row))
 
-    return pattern_of
+    def expand(row: RowState) -> list[RowState]:
+        row.day = STAND_IN
+        try:
+            row.day = start(row)
+            if when is not None and not when(row):
+                return [row]
+            pattern = pattern_of(row, row.day)
+            found = pattern.days(run.first, run.last, recurrence.at_most)
+            if found:
+                return _events_of_days(row, found, recurrence)
+            row.label = _why_no_day(pattern, run)
+        except Refusal as refusal:
+            return row.refuse(refusal)
+        return [row]
+
+    return expand
 
 
 def _why_no_day(pattern: DayPattern, run: RunDays) -> str:

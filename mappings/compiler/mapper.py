@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
@@ -127,8 +127,6 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
             return cancel
         case spec.Assert():
             return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
-        case _:
-            assert_never(rule)
 
 
 def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
@@ -243,7 +241,13 @@ class RowMapper:
             return (opened,)
         if not self._rules.expansions:
             return (self._map(row, opened, joined),)
-        expanded = self._expand(opened)
+        # The events that the row stands for, each with the label under which it is left out, if it is.
+        expanded = [opened]
+        for expansion in self._rules.expansions:
+            expanded = [one for row in expanded for one in ([row] if row.label or row.is_refused else expansion.expand(row))]
+            for one in expanded:
+                if not (one.label or one.is_refused):
+                    _apply_rules(expansion.rules, one)
         if not opened.key or row.problems:
             expanded = expanded[:1]
         return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
@@ -325,16 +329,6 @@ class RowMapper:
         """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
         days = self._rules.days
         return None if days is None else ((days.today or days.first).isoformat(), days.last.isoformat())
-
-    def _expand(self, opened: RowState) -> list[RowState]:
-        """Return the events that a row stands for, each with the label under which it is left out, if it is."""
-        rows = [opened]
-        for expansion in self._rules.expansions:
-            rows = [event for row in rows for event in ([row] if row.label or row.is_refused else expansion.expand(row))]
-            for event in rows:
-                if not (event.label or event.is_refused):
-                    _apply_rules(expansion.rules, event)
-        return rows
 
     def _map(self, row: SourceRow, event: RowState, joined: JoinedRows | None) -> RowOutcome:
         if event.label and not row.problems:

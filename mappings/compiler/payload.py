@@ -354,7 +354,22 @@ class Validator:
         cover = self.payload.cover(state)
         if state.is_draft or (self.drafts_warned and (row.warnings or state.warnings)):
             payload["status"] = "draft"
-        self._check(state, payload)
+        # Validate the payload; a field that has a reason already gets no second one.
+        known = tuple(state.reasons)
+        for path, refusal in judge(payload):
+            if not any(_is_about(path, reason.field) for reason in known):
+                column = self._column_of(path)
+                cell = state.cells.get(column, "") if refusal.is_empty else ""
+                found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
+                state.reasons.append(found.reason(path))
+        self.check_order(state, payload)
+        if self.slugs is not None and isinstance(payload.get("classifications"), list):
+            for slug in payload["classifications"]:
+                if slug not in self.slugs:
+                    near = nearest(str(slug), sorted(self.slugs))
+                    hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
+                    column = self._column_of("classifications")
+                    state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
             reasons = once((*row.problems, *self._own_reasons(row.problems, state.reasons)))
@@ -378,24 +393,6 @@ class Validator:
     def digest(self, cells: Mapping[str, str]) -> bytes:
         """Digest the cells that the mapping uses, and the mapping."""
         return self.digest_cells(self.used(cells))
-
-    def _check(self, state: RowState, payload: dict[str, Any]) -> None:
-        """Validate the payload; a field that has a reason already gets no second one."""
-        known = tuple(state.reasons)
-        for path, refusal in judge(payload):
-            if not any(_is_about(path, reason.field) for reason in known):
-                column = self._column_of(path)
-                cell = state.cells.get(column, "") if refusal.is_empty else ""
-                found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
-                state.reasons.append(found.reason(path))
-        self.check_order(state, payload)
-        if self.slugs is not None and isinstance(payload.get("classifications"), list):
-            for slug in payload["classifications"]:
-                if slug not in self.slugs:
-                    near = nearest(str(slug), sorted(self.slugs))
-                    hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
-                    column = self._column_of("classifications")
-                    state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
 
     def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
         """Note that an event ends before it starts, unless one of its times has a reason already."""

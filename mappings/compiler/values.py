@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import (
@@ -61,9 +61,17 @@ def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Hol
             negated = compile_condition(compiler, condition.negated, (*loc, "not"))
             return lambda row: not negated(row)
         case spec.Test():
-            return _compile_test(compiler, condition, loc)
-        case _:
-            assert_never(condition)
+            if condition.column is not None:
+                subject = compiler.column(condition.column).get
+            else:
+                subject = lenient(compiler.operand(condition.value or "", ValuePosition(loc)).get)
+            checks = [_compile_check(compiler, name, condition, loc) for name in condition.tests]
+
+            def holds(row: RowState) -> bool:
+                value = subject(row)
+                return all(check(value, row) for check in checks)
+
+            return holds
 
 
 def column_of(condition: Condition) -> str:
@@ -77,21 +85,7 @@ def column_of(condition: Condition) -> str:
             return next(filter(None, map(column_of, parts)), "")
 
 
-def _compile_test(compiler: Compiler, test: spec.Test, loc: Loc) -> Holds:
-    if test.column is not None:
-        subject = compiler.column(test.column).get
-    else:
-        subject = lenient(compiler.operand(test.value or "", ValuePosition(loc)).get)
-    checks = [_compile_check(compiler, name, test, loc) for name in test.tests]
-
-    def holds(row: RowState) -> bool:
-        value = subject(row)
-        return all(check(value, row) for check in checks)
-
-    return holds
-
-
-def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc) -> Check:  # noqa: C901, PLR0911 - one arm per test
+def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc) -> Check:  # noqa: PLR0911 - one arm per test
     wanted: Any = getattr(test, name)
     same = normaliser(test.ignore)
     match name:
@@ -127,8 +121,6 @@ def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc
         case "less" | "greater":
             bound, compare = _as_number(wanted), operator.lt if name == "less" else operator.gt
             return lambda value, _row: not is_empty(value) and compare(_as_number(value), bound)
-        case _:
-            assert_never(name)
 
 
 def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> Getter:
@@ -211,8 +203,6 @@ def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> Compiled
             day = compiler.as_of and compiler.as_of.astimezone(ZoneInfo(value.zone or "UTC")).date()
             compiler.run_dates.add(day.isoformat() if day else "")
             source = CompiledValue(lambda _row: day, Flow(Kind.DATE))
-        case _:
-            assert_never(value.meta)
     return compiler.finish(value, source, spot)
 
 
@@ -390,7 +380,16 @@ def _moment(compiler: Compiler, value: spec.At, spot: ValuePosition) -> Compiled
         return compiler.misfit(spot.inner("at"), "a day alone is no moment: it has no time of day", hint)
     column = (clock.column if clock is not None else "") or day.column
     read_wall = _wall_reader(wall, day, clock)
-    place = _compile_place(compiler, wall, spot)
+    find = _compile_zone(compiler, wall.zone, spot.inner("at", "zone"))
+
+    def place(row: RowState, local: datetime, *, is_all_day: bool) -> datetime:
+        zone = find(row)
+        if local.tzinfo is not None:
+            hint = "it carries an offset already: use it as it is, or the step in_zone"
+            raise Refusal(ReasonCode.NOT_A_DATE, hint, found=local.isoformat())
+        gap = "later" if is_all_day and wall.gap == "reject" else wall.gap
+        return localiser(zone, gap, wall.overlap)(local)
+
     check = _compile_order(compiler, wall, spot, place)
     policies = compiler.policies(value, spot, day.column)
 
@@ -476,24 +475,6 @@ def _shift(local: datetime, days: int) -> datetime:
         return local + timedelta(days=days) if days else local
     except OverflowError:
         raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=local.isoformat()) from None
-
-
-def _compile_place(compiler: Compiler, wall: spec.Wall, spot: ValuePosition) -> Callable[..., datetime]:
-    """Return what gives the moment at which a row's clocks show a wall time.
-
-    A whole day whose midnight the clocks jump over begins when they show a time again: that midnight is not the partner's.
-    """
-    find = _compile_zone(compiler, wall.zone, spot.inner("at", "zone"))
-
-    def place(row: RowState, local: datetime, *, is_all_day: bool) -> datetime:
-        zone = find(row)
-        if local.tzinfo is not None:
-            hint = "it carries an offset already: use it as it is, or the step in_zone"
-            raise Refusal(ReasonCode.NOT_A_DATE, hint, found=local.isoformat())
-        gap = "later" if is_all_day and wall.gap == "reject" else wall.gap
-        return localiser(zone, gap, wall.overlap)(local)
-
-    return place
 
 
 def _compile_order(

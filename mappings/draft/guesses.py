@@ -69,17 +69,12 @@ _SCRIPTS = re.compile(
 _BREAK = re.compile(r"[\W_]+")
 
 
-def plain_words(name: str) -> tuple[str, ...]:
-    """Return the words of a column's name: lower case, without accents, `startDate` and `START_DATE` alike."""
+def roles_by_name(name: str) -> dict[Role, float]:
+    """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
     spaced = _SCRIPTS.sub(" ", _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L")))
     folded = unicodedata.normalize("NFKD", spaced)
     bare = unicodedata.normalize("NFC", "".join(char for char in folded if not 0x300 <= ord(char) < 0x370)).casefold()
-    return tuple(word for word in _BREAK.split(bare) if word)
-
-
-def roles_by_name(name: str) -> dict[Role, float]:
-    """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
-    whole = plain_words(name)
+    whole = tuple(word for word in _BREAK.split(bare) if word)
     bound = _BOUNDS.get(whole[-1]) if whole else None
     if bound and not all(_roles_of(word) & {Role.START, Role.CLOCK} for word in whole[:-1]):
         bound = None  # the last word does not say that a day or a time begins or ends: `Data do` does, `Nome do` does not
@@ -265,10 +260,6 @@ def _is_picture(column: Column) -> bool:
     return column.urls >= 0.5 and (Role.IMAGE in column.roles or column.pictures * 2 >= len(column.filled))
 
 
-def _is_page(column: Column) -> bool:
-    return column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
-
-
 def _is_words(column: Column) -> bool:
     return column.is_text and not column.is_counting
 
@@ -277,7 +268,7 @@ _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
 """Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
 _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.IMAGE, frozenset(), _is_picture),
-    (Role.URL, frozenset(), _is_page),
+    (Role.URL, frozenset(), lambda column: column.urls >= 0.5 and column.pictures * 2 < len(column.filled)),
     (Role.ZONE, frozenset(), _is_zone),
     (Role.END_CLOCK, frozenset({Role.END}), _is_clock),
     (Role.CLOCK, frozenset({Role.START}), _is_clock),

@@ -189,8 +189,11 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     if name in _WIDE and _decodes(head, name, is_whole=is_whole):
         return name, f"every byte is text in {name}, and reads as such", False
     for wide in _WIDE if name in ("", *_WIDE) else ():
-        if faulty := _count_faulty_lines(first, wide):
-            return wide, f"all but {faulty} lines are text in {wide}: what stands there must be mended at the source", False
+        lines = first.split(b"\n")
+        good = [line for line in lines if _decodes(line, wide, is_whole=True)]
+        bad = len(lines) - len(good)
+        if 0 < bad <= max(1, len(lines) // 10) and _best_encoding(b"\n".join(good)) == wide:
+            return wide, f"all but {bad} lines are text in {wide}: what stands there must be mended at the source", False
     if name in _LATIN and _reads_western(first):
         name = "windows-1252"
     fitting = (one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole))
@@ -208,15 +211,6 @@ def _best_encoding(content: bytes) -> str:
     text = content.decode(name, "replace")
     letters = sum(map(len, _EAST_ASIAN_WORD.findall(text)))
     return name if letters >= max(8, 0.75 * sum(not char.isascii() for char in text)) else ""
-
-
-def _count_faulty_lines(content: bytes, wide: str) -> int:
-    """Return how many lines are not in this East Asian encoding, where the others are and read as its language; else 0."""
-    lines = content.split(b"\n")
-    good = [line for line in lines if _decodes(line, wide, is_whole=True)]
-    faulty = len(lines) - len(good)
-    is_such_a_file = 0 < faulty <= max(1, len(lines) // 10) and _best_encoding(b"\n".join(good)) == wide
-    return faulty if is_such_a_file else 0
 
 
 def _decodes(content: bytes, encoding: str, *, is_whole: bool) -> bool:

@@ -216,10 +216,6 @@ def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns:
         yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
     elif all(example.rejected is None for example in mapping.examples):
         yield MappingProblem(("examples",), "no example is a rejection", "add a row that must be rejected, and why")
-    yield from _misspelt_columns(mapping, columns)
-
-
-def _misspelt_columns(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
     for position, example in enumerate(mapping.examples):
         absent = sorted(set(columns) - example.row.keys())
         for name in example.row.keys() - set(columns):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,6 @@ from pydantic import (
     PrivateAttr,
     Tag,
     WithJsonSchema,
-    model_validator,
 )
 
 from mappings.errors import FileProblem
@@ -134,11 +133,9 @@ class Schedule(Strict):
         description="Look at the source so often, and run when a file or the sheet has come or changed.",
     )
 
-    @model_validator(mode="after")
-    def _says_when(self) -> Self:
+    def check(self) -> None:
         if self.cron is None and self.look_every_s is None:
             raise mistake("a schedule says when", 'write cron, such as "15 */2 * * *", or look_every, such as 5m')
-        return self
 
     def __str__(self) -> str:
         """The schedule in words."""
@@ -229,13 +226,11 @@ class Example(Strict):
     as_of: AwareDatetime | None = None
     """The moment of the run, where a window is meant."""
 
-    @model_validator(mode="after")
-    def _check_outcome(self) -> Self:
+    def check(self) -> None:
         if len({"row", "rows"} & self.model_fields_set) != 1:
             raise mistake("an example has a row, or several", "write one of row, rows")
         if sum(outcome is not None for outcome in (self.event, self.events, self.rejected, self.skipped)) != 1:
             raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
-        return self
 
 
 class FeedMapping(Strict):

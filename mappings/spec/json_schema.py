@@ -63,7 +63,13 @@ def feed_json_schema() -> Schema:
     named = schema["properties"]["steps"]
     named |= {"patternProperties": dict.fromkeys(named["patternProperties"], steps), "additionalProperties": False}
     schema["properties"]["let"]["additionalProperties"] = False
-    definitions["Step"] = _any_step()
+    bare = [
+        {"const": step.name, "description": " ".join((step.__doc__ or "").split())}
+        for step in STEPS.values()
+        if not any(parameter.is_required() for parameter in step.model_fields.values())
+    ]
+    blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
+    definitions["Step"] = {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 
 
@@ -91,13 +97,3 @@ def field_descriptions(model: type[Strict]) -> Mapping[str, str]:
                 if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                     found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return found
-
-
-def _any_step() -> Schema:
-    bare = [
-        {"const": step.name, "description": " ".join((step.__doc__ or "").split())}
-        for step in STEPS.values()
-        if not any(parameter.is_required() for parameter in step.model_fields.values())
-    ]
-    blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
-    return {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}

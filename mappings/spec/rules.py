@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from mappings.spec.values import Condition, Value
 from mappings.strict import Duration, Strict, Text, Texts, mistake, union_members
@@ -58,11 +58,9 @@ class WindowSpan(Strict):
     on_longer: Literal["reject", "skip"] = "reject"
     """What becomes of one that lasts longer."""
 
-    @model_validator(mode="after")
-    def _check_longest(self) -> Self:
+    def check(self) -> None:
         if self.longest is None and self.on_longer != "reject":
             raise mistake("on_longer never applies: nothing says how long is too long", "write longest as well, or leave it out")
-        return self
 
 
 class WindowRule(Strict):
@@ -89,15 +87,13 @@ class Explosion(Strict):
     at_most: int = Field(default=_MANY, ge=1, le=5_000)
     """A row with more items is rejected."""
 
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
+    def check(self) -> None:
         if (self.by is None) is not self.json_list:
             raise mistake("the items are separated by something, or they are JSON", 'write by: ";" or json: true')
         if self.json_list and len(self.columns) > 1:
             raise mistake("one column can hold a JSON array", "lists that belong together are separated by something: by")
         if not self.json_list and self.key is not None and not set(self.key) <= set(self.columns):
             raise mistake("the key names a column that is not exploded", f"there are {', '.join(self.columns)}")
-        return self
 
 
 class Explode(Strict):
@@ -134,8 +130,7 @@ class Recurrence(Strict):
     on_more: Literal["reject", "omit", "warn"] = "reject"
     """What becomes of a row with more days: reject, or leave out the later ones (and warn)."""
 
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
+    def check(self) -> None:
         if self.rrule is not None and (self.weekdays is not None or self.nth is not None):
             raise mistake("rrule and weekdays say the same thing twice", "write one of them")
         if self.nth is not None and self.weekdays is None:
@@ -146,7 +141,6 @@ class Recurrence(Strict):
             raise mistake("days are all there are: until, weekdays, rrule and extra have nothing to add", "leave them out")
         if self.days is None and self.until is None and self.horizon is None:
             raise mistake("a recurrence needs an end", "write until, horizon or both")
-        return self
 
 
 class Recur(Strict):
@@ -181,11 +175,9 @@ class Choosing(Strict):
     is_sorted: bool = Field(default=False, alias="sorted")
     """Rows of one key stand together in the file: nothing is held in memory."""
 
-    @model_validator(mode="after")
-    def _check_by(self) -> Self:
+    def check(self) -> None:
         if (self.by is not None) is not (self.keep == "newest"):
             raise mistake("`by` and `keep: newest` belong together", "write both, or neither")
-        return self
 
 
 class Duplicates(Strict):

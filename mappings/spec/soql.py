@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import Annotated, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, WithJsonSchema
 
 from mappings.reasons import did_you_mean
 from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
@@ -56,7 +56,15 @@ def parse_query(text: str) -> Query:
     """
     text = text.strip()
     tokens = tuple(_tokens(text))
-    source = _checked(tokens)
+    top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
+    words = [word for _, word in top]
+    if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
+        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
+    source = next((position for position, word in top if word == "FROM"), 0)
+    if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
+        raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
+    if "FOR" in words[words.index("FROM") + 2 :]:
+        raise mistake(_MARKS, "leave the FOR clause out")
     items = [list(part) for is_comma, part in groupby(tokens[1:source], _parts_columns) if not is_comma]
     if len(items) <= sum(map(_parts_columns, tokens[1:source])):
         raise mistake("a column of the query is missing between two commas", _HINT)
@@ -86,20 +94,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         place = match.end()
     if depth:
         raise mistake('the query opens a parenthesis, "(", that is never closed', _HINT)
-
-
-def _checked(tokens: Sequence[_Token]) -> int:
-    """Return where FROM stands in a query that only reads."""
-    top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
-    words = [word for _, word in top]
-    if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
-        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
-    source = next((position for position, word in top if word == "FROM"), 0)
-    if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
-        raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
-    if "FOR" in words[words.index("FROM") + 2 :]:
-        raise mistake(_MARKS, "leave the FOR clause out")
-    return source
 
 
 def _prefix(after: Sequence[_Token]) -> str:
@@ -193,15 +187,13 @@ class FieldTest(Strict):
     value: Texts = ()
     """What the field is compared with; a list for `in`, `includes` and the like."""
 
-    @model_validator(mode="after")
-    def _suits_op(self) -> Self:
+    def check(self) -> None:
         if self.op in _OF_NONE and self.value:
             raise mistake(f"{self.op} compares with nothing", "leave the value out")
         if self.op not in _OF_NONE and not self.value:
             raise mistake(f"{self.op} needs a value", "for empty fields write op: missing, or op: present")
         if self.op not in _OF_MANY | _OF_NONE and len(self.value) > 1:
             raise mistake(f"{self.op} compares with one value", "of several, write op: in")
-        return self
 
 
 class Incremental(Strict):
@@ -218,10 +210,8 @@ class Incremental(Strict):
     full_every: Duration = timedelta(days=1)
     """How often everything is read all the same."""
 
-    @model_validator(mode="after")
-    def _not_negative(self) -> Self:
+    def check(self) -> None:
         if self.overlap < timedelta():
             raise mistake("overlap says how far to go back", "write it without the minus")
         if self.full_every <= timedelta():
             raise mistake("full_every must be longer than nothing", 'write it like "1d"')
-        return self

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
 from mappings.spec.source_words import (
@@ -163,15 +163,13 @@ class DelimitedSource(FileSource, GridSource):
     short_rows: Literal["fill", "reject"] = "fill"
     """Rows with fewer cells than the header: fill them up with empty cells, or reject them."""
 
-    @model_validator(mode="after")
-    def _marks_differ(self) -> Self:
+    def check(self) -> None:
         marks = {"delimiter": self.delimiter, "quote": self.quote, "escape": self.escape}
         for mark in filter(None, marks.values()):
             names = [name for name, each in marks.items() if each == mark]
             if len(names) > 1:
                 hint = "look at a line of the file; `quote: null` if quotes mean nothing there, no escape if quotes are doubled"
                 raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
-        return self
 
 
 class RecordSource(FileSource):
@@ -228,8 +226,7 @@ class SalesforceSource(AnySource):
         """Only what changed, where the file says so."""
         return self.incremental is not None
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def check(self) -> None:
         if (self.object is None) == (self.query is None):
             raise mistake("a Salesforce source names an object or a query", 'write "object: Event__c", or a query instead')
         beside = [name for name in ("fields", "where", "children", "incremental") if name in self.model_fields_set]
@@ -238,7 +235,6 @@ class SalesforceSource(AnySource):
         has_children = bool(self.children) or (self.query is not None and not parse_query(self.query).is_plain)
         if self.api == "bulk" and has_children:
             raise mistake("child rows, groups and limits cannot be read in bulk", "write api: rest, or leave them out")
-        return self
 
 
 _SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
@@ -294,11 +290,9 @@ class GoogleSheetsSource(GridSource):
     write_back: WriteBack | None = None
     """Columns of the sheet to write into what became of its rows: `status`, `event_id`, `problem`. Off by default."""
 
-    @model_validator(mode="after")
-    def _one_tab(self) -> Self:
+    def check(self) -> None:
         if self.tab and self.gid is not None:
             raise mistake("the tab is named in two ways", "write one of tab, gid")
-        return self
 
     @property
     def place(self) -> str:

@@ -6,11 +6,11 @@ import codecs
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from mappings.reasons import did_you_mean
 from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, matching, mistake
@@ -226,13 +226,11 @@ class Header(Strict):
     names: Names = ()
     """Names for the columns, in order, instead of those in the file."""
 
-    @model_validator(mode="after")
-    def _has_names(self) -> Self:
+    def check(self) -> None:
         if self.row == 0 and not self.names:
             raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
         if self.matches is not None and self.row != 1:
             raise mistake("the header is found by its row or by a pattern", "write one of row, matches")
-        return self
 
 
 class WriteBack(Strict):
@@ -253,10 +251,8 @@ class WriteBack(Strict):
         """The columns given."""
         return tuple(filter(None, (self.status, self.event_id, self.problem)))
 
-    @model_validator(mode="after")
-    def _some_and_different(self) -> Self:
+    def check(self) -> None:
         if not self.names:
             raise mistake("no column is given", 'give one at least: `write_back: {status: "Status"}`')
         if len(set(self.names)) < len(self.names):
             raise mistake("status, event_id and problem must be different columns")
-        return self

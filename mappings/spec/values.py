@@ -99,8 +99,7 @@ class Test(Strict):
         """The tests that are named."""
         return tuple(name for name in _FIELDS if getattr(self, name) is not None)
 
-    @model_validator(mode="after")
-    def _check_shape(self) -> Self:
+    def check(self) -> None:
         if (self.column is None) == (self.value is None):
             raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
         if not self.tests:
@@ -115,7 +114,6 @@ class Test(Strict):
                 raise mistake("a pattern can ignore case only", "write ignore: [case], or the signs into the pattern: [eé]")
         if self.value is not None and not self.value.startswith("$"):
             raise mistake(f'"{self.value}" is not a named value', f'write "column: {self.value}" if the column is meant')
-        return self
 
 
 class All(Strict):
@@ -183,11 +181,9 @@ class Meta(Valued):
     """The zone whose calendar says the day of the run (with run_date)."""
     do: Do = ()
 
-    @model_validator(mode="after")
-    def _check_companions(self) -> Self:
+    def check(self) -> None:
         if (self.meta == "run_date") is (self.zone is None):
             raise mistake("a day belongs to a zone", "write both, {meta: run_date, zone: Europe/Lisbon}; the others have no zone")
-        return self
 
 
 ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
@@ -249,15 +245,13 @@ class Wall(Strict):
     overlap: Overlap = "earlier"
     """A time that happens twice: earlier, later or reject."""
 
-    @model_validator(mode="after")
-    def _check_companions(self) -> Self:
+    def check(self) -> None:
         if self.all_day is None and (self.sentinels or self.exclusive):
             raise mistake("sentinels and exclusive speak of whole days", 'say at what time those stand, with all_day: "00:00"')
         if self.before_start != "reject" and self.start is None:
             raise mistake("before_start needs to know when the event starts", "add start: $starts, a moment named under let")
         if self.before_start == "next_day" and self.clock is None:
             raise mistake("before_start: next_day is for ends that have a clock", "choose reject, omit, warn or draft")
-        return self
 
 
 class At(Valued):
@@ -336,13 +330,11 @@ class ImageValue(Strict):
     default: Text | None = None
     """The address of the picture that stands in, with `on_error: default`."""
 
-    @model_validator(mode="after")
-    def _default_where_it_is_used(self) -> Self:
+    def check(self) -> None:
         if (self.on_error == "default") is (self.default is None):
             raise mistake("`default` and `on_error: default` belong together", "write both, or neither")
         if self.default is not None:
             check_address(self.default)
-        return self
 
 
 class ForEach(Valued):
@@ -356,15 +348,13 @@ class ForEach(Valued):
     give: Value
     """What is made of each item."""
 
-    @model_validator(mode="after")
-    def _check_lists(self) -> Self:
+    def check(self) -> None:
         if len(set(self.names)) < len(self.names):
             raise mistake("one name stands twice under `as`", "give each list's item a name of its own")
         if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
             raise mistake(
                 f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"
             )
-        return self
 
 
 class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):

@@ -11,9 +11,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import date, time
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from mappings.lookup_table import SPACES
 from mappings.reasons import ReasonCode, Refusal
@@ -84,11 +84,9 @@ class Formatted(Step):
         except FormatError as error:
             raise mistake(str(error)) from error
 
-    @model_validator(mode="after")
-    def _check_formats(self) -> Self:
+    def check(self) -> None:
         for form in self.forms:
             self._check(form)
-        return self
 
     @abstractmethod
     def _check(self, form: Format) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from operator import itemgetter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from mappings.lookup_table import SPACES, normaliser
 from mappings.patterns import compile_pattern
@@ -106,11 +106,9 @@ class Span(Step):
     first: int
     last: int | None
 
-    @model_validator(mode="after")
-    def _check_span(self) -> Self:
+    def check(self) -> None:
         if 0 in (self.first, self.last):
             raise mistake("there is no place 0", "1 is the first, -1 the last")
-        return self
 
     def function(self) -> Run:
         start = self.first - 1 if self.first > 0 else self.first
@@ -195,12 +193,10 @@ class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
     pattern: Pattern = Field(alias="regex_extract", description="A regular expression (RE2), searched anywhere.")
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
 
-    @model_validator(mode="after")
-    def _check_group(self) -> Self:
+    def check(self) -> None:
         groups = compile_pattern(self.pattern).groups
         if self.group is not None and self.group > groups:
             raise mistake(f"there is no group {self.group} in the pattern", f"it has {groups}, and 0 is all that it finds")
-        return self
 
     def function(self) -> Run:
         pattern = compile_pattern(self.pattern)
@@ -269,14 +265,12 @@ class RegexReplace(Step, name="regex_replace", family=Family.PATTERNS):
     pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
 
-    @model_validator(mode="after")
-    def _check_template(self) -> Self:
+    def check(self) -> None:
         try:
             compile_pattern(self.pattern).replacing(self.new)
         except (re.error, IndexError) as error:
             hint = r"\1 is what the first group of the pattern found, \\ a backslash"
             raise mistake(f'"{self.new}" cannot stand for a match: {error}', hint) from None
-        return self
 
     def function(self) -> Run:
         replaced = compile_pattern(self.pattern).replacing(self.new)

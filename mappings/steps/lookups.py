@@ -217,13 +217,11 @@ class _Lookup(Step):
         default=None, description="What to do with a value that is not in the list (default: reject); keep: it stays as it is."
     )
 
-    @model_validator(mode="after")
-    def _check_policies(self) -> Self:
+    def check(self) -> None:
         if self.on_miss is not None and self.on_error is not None:
             raise mistake(
                 "on_miss and on_error say the same thing twice: a miss is all that a lookup refuses", "write one of them"
             )
-        return self
 
     @property
     def policy(self) -> Policy | None:
@@ -259,12 +257,11 @@ class Map(_Lookup, name="map", family=Family.LOOKUPS):
     )
     match: Match = "whole"
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def check(self) -> None:
+        super().check()
         _check_match(self.table, self.search)
         if self.keeps and self.gives_several:
             raise mistake("a value that is kept is one text, and this list gives several", "leave on_miss: keep out")
-        return self
 
     def function(self) -> Run:
         keys, texts = zip(*((key, text) for key, texts in self.table.items() for text in texts), strict=True)

@@ -11,11 +11,11 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import yaml
 from babel.core import get_global
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from mappings.lookup_table import normaliser
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
@@ -239,11 +239,17 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         least = most = Decimal(0) if is_free and not is_donation else None
         currency = None
         if numbers:
-            currency = self._currency_of(numbers) or None
+            near = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
+            if len(near) > 1:
+                raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(near))}")
+            currency = near.pop() or None
             amounts = [_read_amount(one.digits, self.decimal_sign, currency) for one in numbers] + [Decimal(0)] * is_free
             least, most, is_free = min(amounts), max(amounts), not any(amounts)
         elif "number" in kinds or not (is_free or is_donation):
-            raise self._no_price(tokens)
+            found = " ".join(text for kind, text in tokens if kind == "number")
+            why = f"no currency stands beside {found}, and it is not alone: " if found else ""
+            sign = "." if self.decimal_sign == "either" else self.decimal_sign
+            raise _not_a_price(f"{why}a price like 12{sign}50 EUR, or a word for nothing to pay, would be accepted")
         if len(numbers) == 1 and least == most:  # the word before a single amount may open it to one side
             before = next((kind for kind, _ in reversed(tokens[: numbers[0].place]) if kind != "currency"), "")
             least, most = None if before == "up_to" else least, None if before == "least" else most
@@ -251,12 +257,6 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         return {
             "amount": amount, "from": least, "to": most, "currency": currency, "is_free": is_free, "is_donation": is_donation
         }  # fmt: skip
-
-    def _no_price(self, tokens: Sequence[_Token]) -> Refusal:
-        found = " ".join(text for kind, text in tokens if kind == "number")
-        why = f"no currency stands beside {found}, and it is not alone: " if found else ""
-        sign = "." if self.decimal_sign == "either" else self.decimal_sign
-        return _not_a_price(f"{why}a price like 12{sign}50 EUR, or a word for nothing to pay, would be accepted")
 
     def _amounts(self, tokens: Sequence[_Token]) -> list[_Number]:
         """Return the numbers that are amounts: those beside a currency, or a bare number or range by itself."""
@@ -267,12 +267,6 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         is_alone = all(kind in ("number", "dash", "up_to", "least") for kind, _ in tokens)
         is_range = len(numbers) == 2 and numbers[1].place - numbers[0].place == 2
         return numbers if is_alone and self.currency and (len(numbers) == 1 or is_range) else []
-
-    def _currency_of(self, numbers: Sequence[_Number]) -> str:
-        found = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
-        if len(found) > 1:
-            raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(found))}")
-        return found.pop()
 
     def _code_of(self, unit: str) -> str:
         small, known = unit.casefold(), _vocabulary()
@@ -305,13 +299,11 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
     words: YesNoWords = Field(alias="boolean", description="`true` and `false`: the words for each.")
     ignore: Ignore = ()
 
-    @model_validator(mode="after")
-    def _check_apart(self) -> Self:
+    def check(self) -> None:
         same = normaliser(self.ignore)
         both = {same(word) for word in self.words.yes} & {same(word) for word in self.words.no}
         if both:
             raise mistake(f'"{min(both)}" cannot mean both yes and no', "take it out of one of the two lists")
-        return self
 
     @property
     def works_on_empty(self) -> bool:

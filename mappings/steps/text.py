@@ -8,11 +8,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import nh3
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from mappings.lookup_table import INVISIBLE, SPACES, normaliser
 from mappings.reasons import ReasonCode, Refusal, Repair
@@ -266,12 +266,10 @@ class Bounds(Strict):
     at_least: int = Field(default=0, ge=0, le=_MOST, description="The fewest characters.")
     at_most: int = Field(default=_MOST, ge=0, le=_MOST, description="The most characters.")
 
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
+    def check(self) -> None:
         if self.at_least > self.at_most:
             message = f"no text has at least {self.at_least} and at most {self.at_most} characters"
             raise mistake(message, f"exchange them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
-        return self
 
 
 class Length(Step, name="length", family=Family.TEXT):
@@ -492,12 +490,10 @@ class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=
 
     table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
 
-    @model_validator(mode="after")
-    def _check_single(self) -> Self:
+    def check(self) -> None:
         for char in self.table:
             if len(char) != 1:
                 raise mistake(f'"{char}" is not one character', "the step replace replaces longer texts")
-        return self
 
     def function(self) -> Run:
         table = str.maketrans(self.table)

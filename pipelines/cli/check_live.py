@@ -75,7 +75,13 @@ def ask_for(
         lists = ask_service(settings, is_page_asked=True, is_probing=is_probing)
     except ConfigError as error:
         lists = ServiceAnswers(error, error)
-    faults = _ask_recipients(settings, mappings, is_testing=is_testing)
+    # Check the addresses of all recipients of these feeds' notifications; `is_testing`: send each a message.
+    recipients = {one for mapping in mappings for one in settings.channels.recipients(mapping.owner, mapping.notify)}
+    deliver = deliver_over(settings.mask)
+    try:
+        faults = {one: deliver(one.address, TEST) if is_testing else find_fault(one.address, settings.mask) for one in recipients}
+    except ConfigError as missing:
+        faults = dict.fromkeys(recipients, f"{missing}: {missing.hint}")
     with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
         return {
@@ -203,16 +209,6 @@ def _count(sent: Outgoing) -> int:
 
 Faults = Mapping[Recipient, str]
 """What is wrong with each recipient, "" where nothing is."""
-
-
-def _ask_recipients(settings: Settings, mappings: Sequence[FeedMapping], *, is_testing: bool) -> Faults:
-    """Check the addresses of all recipients of these feeds' notifications; `is_testing`: send each a message."""
-    recipients = {one for mapping in mappings for one in settings.channels.recipients(mapping.owner, mapping.notify)}
-    deliver = deliver_over(settings.mask)
-    try:
-        return {one: deliver(one.address, TEST) if is_testing else find_fault(one.address, settings.mask) for one in recipients}
-    except ConfigError as missing:
-        return dict.fromkeys(recipients, f"{missing}: {missing.hint}")
 
 
 def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, is_testing: bool) -> Iterator[LiveFinding]:

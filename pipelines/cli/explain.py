@@ -18,7 +18,6 @@ if IS_WORKING:
     from mappings.outcome import SourceRow, if_unknown
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, RowKey
-    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, document_from
     from pipelines.cli.preview import Outcome, describe_outcome
@@ -55,7 +54,13 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
         found = _find(mapping.feed, source, mapper, row, bar)
     explanation = explain_row(mapping, known.directory, found, now())
-    entries = _entries(mapping, {outcome.row_key for outcome in explanation.outcomes})
+    keys = {outcome.row_key for outcome in explanation.outcomes}
+    with open_state() as reader:
+        wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
+        records = [
+            record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)
+        ]
+        entries = [entry_of(record, mapping.feed) for record in records]
     sent = {entry["row_key"] for entry in entries}
     described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
     documents = [document for document, _ in described]
@@ -113,16 +118,6 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
     return numbered
-
-
-def _entries(mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
-    """Return what the ledger knows of these rows; nothing where there is no state DB."""
-    with open_state() as reader:
-        wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
-        records = [
-            record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)
-        ]
-        return [entry_of(record, mapping.feed) for record in records]
 
 
 def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, ...]]:

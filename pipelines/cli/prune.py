@@ -45,7 +45,13 @@ def prune(
     be at work meanwhile. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
     """
     settings, output = current_settings(), Output(json=as_json)
-    before = _age(older_than)
+    try:
+        age = parse_duration(older_than)
+        before = now() - age
+    except (PydanticCustomError, OverflowError) as error:
+        raise ConfigError(f"--older-than {older_than}: that is no age", hint="for example 90d, 26w, 36h") from error
+    if age < _LEAST:
+        raise ConfigError(f"--older-than {older_than}: less than a day", hint="what is so young may be under way: 1d at least")
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
         found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
@@ -105,22 +111,6 @@ _ROOM = {
     "sqlite": "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk",
     "postgresql": "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk",
 }
-
-
-def _age(text: str) -> datetime:
-    """Return the instant that was so long ago, for `90d` or `26w`.
-
-    Raises:
-        ConfigError: it is no age, less than a day, or longer than the calendar.
-    """
-    try:
-        age = parse_duration(text)
-        before = now() - age
-    except (PydanticCustomError, OverflowError) as error:
-        raise ConfigError(f"--older-than {text}: that is no age", hint="for example 90d, 26w, 36h") from error
-    if age < _LEAST:
-        raise ConfigError(f"--older-than {text}: less than a day", hint="what is so young may be under way: 1d at least")
-    return before
 
 
 def _lines(removed: Mapping[str, Any], kept: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:

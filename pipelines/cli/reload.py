@@ -58,11 +58,11 @@ def reload(
     with _http(url) as http:
         seen = Reloader(Webserver(http), settings.feeds).reload()
     feeds = [mapping.feed for mapping in seen.folder.feeds]
-    output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.broken)))
+    output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.folder.broken)))
     output.note(f"Dagster at {url} has reloaded: {seen}")
-    for error in seen.broken:
+    for error in seen.folder.broken:
         output.error(error)
-    return 2 if seen.broken else 0
+    return 2 if seen.folder.broken else 0
 
 
 class Reloaded(TypedDict):

@@ -114,7 +114,12 @@ def run(  # the options of the surface
                 settings = current_settings()
                 configure_logs(settings)
                 folder = folder_of(settings, feeds or ())
-                mappings = _wanted(feeds or (), chosen_feeds(folder, feeds or ()), is_all=all_feeds)
+                mappings = list(chosen_feeds(folder, feeds or ()))
+                if not feeds and not all_feeds:
+                    known = ", ".join(mapping.feed for mapping in mappings) or "none"
+                    raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+                if feeds and all_feeds:
+                    raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
                 require_service(settings)
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
@@ -198,15 +203,6 @@ def _problem(wrong: ErrorDetails) -> tuple[str, str]:
     option, word = str(wrong["loc"][0]), wrong["input"]
     hint = did_you_mean(str(word), BRAKE_TEXTS if option == "accept" else ("draft",))
     return f"--{option.replace('_', '-')} {word}: {wrong['msg'].lower()}", hint
-
-
-def _wanted(names: Sequence[str], feeds: Sequence[FeedMapping], *, is_all: bool) -> list[FeedMapping]:
-    if not names and not is_all:
-        known = ", ".join(mapping.feed for mapping in feeds) or "none"
-        raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
-    if names and is_all:
-        raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
-    return list(feeds)
 
 
 def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:

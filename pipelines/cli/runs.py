@@ -99,23 +99,12 @@ def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
 
 
 def _show_one(output: Output, run: RunRecord) -> int:
-    output.document(OneRun(**run_document(run), stage=run.stage_report))
+    stage = run.stage_report
+    output.document(OneRun(**run_document(run), stage=stage))
     show_run(output, run)
     output.note(f"service: {run.book.destination.replace('#', ', namespace ')}", _time(run), indent=2)
-    if run.stage_report:
-        _show_stage(output, run.stage_report)
-    return 0
-
-
-def _time(run: RunRecord) -> str:
-    if run.finished_at is None:
-        return f"phase: {run.phase.value}"
-    took_s = (run.finished_at - run.started_at).total_seconds()
-    took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
-    return f"{took}, exit code {run.exit_code}"
-
-
-def _show_stage(output: Output, stage: StageReport) -> None:
+    if stage is None:
+        return 0
     counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, being over": stage.past}
     counts |= {"withdrawn": stage.withdrawn}
     output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
@@ -129,3 +118,12 @@ def _show_stage(output: Output, stage: StageReport) -> None:
         output.table("the first rejected rows", *rejections_table(stage.rejections))
     if stage.held:
         output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in stage.held])
+    return 0
+
+
+def _time(run: RunRecord) -> str:
+    if run.finished_at is None:
+        return f"phase: {run.phase.value}"
+    took_s = (run.finished_at - run.started_at).total_seconds()
+    took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
+    return f"{took}, exit code {run.exit_code}"

@@ -34,8 +34,19 @@ SANDBOX = "sandbox"
 
 @contextmanager
 def demo_service(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
-    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
-    home = _emptied(folder.resolve())
+    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`.
+
+    Raises:
+        ConfigError: the folder holds anything but an earlier demo, or cannot be made.
+    """
+    home = folder.resolve()
+    try:
+        if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
+            raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
+        shutil.rmtree(home, ignore_errors=True)
+        make_private_folder(home)
+    except OSError as error:
+        raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
     with running_sandbox(home / SANDBOX) as sandbox:
         environ = {
             **os.environ,
@@ -49,22 +60,6 @@ def demo_service(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Runn
         prepare_dagster_home(home / "dagster")
         configure_logs(read_settings(environ, Path.cwd()))
         yield sandbox, environ
-
-
-def _emptied(home: Path) -> Path:
-    """Return the folder with nothing in it; refuse one that holds anything but an earlier demo.
-
-    Raises:
-        ConfigError: it holds other files, or cannot be made.
-    """
-    try:
-        if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
-            raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
-        shutil.rmtree(home, ignore_errors=True)
-        make_private_folder(home)
-    except OSError as error:
-        raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
-    return home
 
 
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
@@ -84,7 +79,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
             page = running.enter_context(serving_metrics(gauges, "127.0.0.1", settings.metrics_port))
             output.note(f"For Prometheus:       {page}")
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.broken), "Stop with Ctrl-C.")
+        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.folder.broken), "Stop with Ctrl-C.")
         try:
             with watching(url, settings.feeds, seen.digest, output.note):
                 wait_to_be_stopped()

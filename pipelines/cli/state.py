@@ -22,7 +22,7 @@ if IS_WORKING:
     from state.export import export_to, import_from
     from state.moving import migrate as migrate_database
     from state.moving import rename_service
-    from state.opening import existing_database, open_database
+    from state.opening import existing_database, opened_database
     from state.verify import Finding, examine
 
 
@@ -161,7 +161,7 @@ def import_(
     name = shown_url(settings.state_url)
     if not file.is_file():
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
-    with _opened(settings.state_url) as engine, output.progress("writing rows, then reading them back") as bar:
+    with opened_database(settings.state_url) as engine, output.progress("writing rows, then reading them back") as bar:
         done = import_from(engine, file, bar.advance)
     output.document(Imported(state_db=name, file=file, rows=done))
     advice = "what was written was read back and is the same; `eventsync state verify` looks at what it says"
@@ -193,7 +193,11 @@ def migrate(
         there = shown_url(url)
     except ConfigError as error:
         raise ConfigError(str(error).replace("EVENTSYNC_STATE_URL", "URL"), hint=error.hint) from error
-    with _present(settings) as source, _opened(url) as target, output.progress("copying rows, then comparing them") as bar:
+    with (
+        _present(settings) as source,
+        opened_database(url) as target,
+        output.progress("copying rows, then comparing them") as bar,
+    ):
         done = migrate_database(source, target, now, bar.expect, bar.advance)
     output.document({"from": name, "to": there, "rows": done})
     advice = (
@@ -245,16 +249,6 @@ def _present(settings: Settings) -> Iterator[StateDb]:
             name = shown_url(settings.state_url)
             raise ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the one that is meant")
         yield engine
-
-
-@contextmanager
-def _opened(url: str) -> Iterator[StateDb]:
-    """Open a state DB, made where there is none."""
-    engine = open_database(url)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def _show(output: Output, title: str, done: dict[str, int], *advice: str) -> int:

@@ -60,7 +60,12 @@ def status(
         _show_all(output, [status for status, _ in feeds])
     for status, some in feeds:
         if name is not None or some:
-            _show(output, status, some)
+            output.note(_at_service(status))
+            output.note(*_lines(status), indent=2)
+            if some:
+                output.note(f"last run{'s' * (len(some) != 1)}:", indent=2)
+            for run in some:
+                show_run(output, run, indent=4)
     if not feeds:
         output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet", *filter(None, [advice]))
     return 0
@@ -157,15 +162,6 @@ def _besides(status: FeedStatus) -> Iterator[str]:
         yield f"{pending:,} to be sent"
     if status.slices_left:
         yield f"{status.slices_left:,} slices of a backfill are left"
-
-
-def _show(output: Output, status: FeedStatus, runs: Sequence[RunRecord]) -> None:
-    output.note(_at_service(status))
-    output.note(*_lines(status), indent=2)
-    if runs:
-        output.note(f"last run{'s' * (len(runs) != 1)}:", indent=2)
-    for run in runs:
-        show_run(output, run, indent=4)
 
 
 def _lines(status: FeedStatus) -> Iterator[str]:

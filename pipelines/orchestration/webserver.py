@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import psutil
 
-from mappings.errors import MappingFileError, SyncError, TransientError
+from mappings.errors import SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
@@ -188,16 +188,11 @@ class FolderVersion:
     folder: FeedFolder
     digest: bytes
 
-    @property
-    def broken(self) -> tuple[MappingFileError, ...]:
-        """The files that cannot be used."""
-        return self.folder.broken
-
     def __str__(self) -> str:
         """Return the sentence for people."""
         count = len(self.folder.feeds)
         text = f"{count} feed{'s' * (count != 1)}"
-        return f"{text}, {len(self.broken)} broken" if self.broken else text
+        return f"{text}, {len(self.folder.broken)} broken" if self.folder.broken else text
 
 
 def read_folder_version(folder: Path) -> FolderVersion:
@@ -241,7 +236,7 @@ class Reloader:
             report(f"the mapping files have changed, but {error}; trying again")
             return False
         report(f"the mapping files have changed, and Dagster has reloaded them: {version}")
-        for broken in version.broken:
+        for broken in version.folder.broken:
             report(str(broken))
         return True
 

@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
-from state.opening import open_database
+from state.opening import opened_database
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
@@ -211,19 +211,12 @@ def open_context(settings: Settings, report: Report = _log) -> Iterator[RunConte
     Raises:
         SyncError: it cannot be opened.
     """
-    engine = open_database(settings.state_url)
-    try:
-        telemetry = _open_telemetry(settings.otel, settings.trace_requests)
+    with opened_database(settings.state_url) as engine:
+        # Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run.
+        for name, value in settings.otel.items():
+            os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+        telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
-    finally:
-        engine.dispose()
-
-
-def _open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
-    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
-    for name, value in otel.items():
-        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
-    return _open_recorder(wanted_of(otel), trace_requests)
 
 
 @cache

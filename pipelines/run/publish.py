@@ -252,7 +252,13 @@ class Drain:
                 systemic.stopped_by = outbox.stopped_by
             try:
                 if preflight is not None and outbox.owed:
-                    await self._check_contract(preflight, api)
+                    # Compare the mapping with the service's page, unless a signal cuts it short.
+                    self._preflight = asyncio.create_task(preflight.compare(api))
+                    await asyncio.wait({self._preflight})
+                    if not self._preflight.cancelled():
+                        self.outlook = self._preflight.result()
+                        api.uploader.expect(self.outlook.upload_field)
+                        self.systemic.expected = self.outlook.expected
                 await self.run()
                 if preflight is not None and systemic.has_disproved:
                     preflight.disprove()
@@ -268,15 +274,6 @@ class Drain:
             finally:
                 self.pace = api.limiter.report
                 await covers.close()
-
-    async def _check_contract(self, preflight: Preflight, api: EventApi) -> None:
-        """Compare the mapping with the service's page, unless a signal cuts it short."""
-        self._preflight = asyncio.create_task(preflight.compare(api))
-        await asyncio.wait({self._preflight})
-        if not self._preflight.cancelled():
-            self.outlook = self._preflight.result()
-            api.uploader.expect(self.outlook.upload_field)
-            self.systemic.expected = self.outlook.expected
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:

@@ -250,7 +250,7 @@ def _shown(name: str, item: Mapping[str, Any]) -> object:
     return item.get(name)
 
 
-def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: C901, PLR0911  # a table, one line a kind
+def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: PLR0911  # a table, one line a kind
     """Compare two values; None where theirs is missing or of a kind that cannot be compared."""
     if ours in _MISSING or theirs in _MISSING:
         return None

@@ -158,12 +158,8 @@ def _read_statuses(queries: LedgerQueries, scope: FeedScope, row_parts: int) -> 
         add_status(statuses, record.row_key, _status_of(record), row_parts)
     for problem in queries.every_problem(scope, ProblemKind.REJECTED):
         if problem.row_key:
-            add_status(
-                statuses,
-                problem.row_key,
-                RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons)))),
-                row_parts,
-            )
+            status = RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons))))
+            add_status(statuses, problem.row_key, status, row_parts)
     return statuses
 
 

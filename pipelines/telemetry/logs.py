@@ -7,7 +7,6 @@ import sys
 
 import structlog
 
-from connectors.masking import Mask
 from pipelines.control_characters import escaped
 from pipelines.settings import Settings
 
@@ -15,13 +14,18 @@ from pipelines.settings import Settings
 def configure_logs(settings: Settings) -> None:
     """Set up the logs of this process as the environment asks: format, level, and the secrets that must not appear."""
     level = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+    # Mask secrets in the finished line, and escape what a terminal would obey.
+    def hide(_logger: object, _method: str, line: object) -> str:
+        return escaped(settings.mask.hide(str(line)))
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *_rendering(settings.log_format),
-            _masking(settings.mask),
+            hide,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # looked up at each line: tests replace it
@@ -34,12 +38,3 @@ def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
     if log_format == "json":
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     return (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)
-
-
-def _masking(mask: Mask) -> structlog.typing.Processor:
-    """Mask secrets in the finished line, and escape what a terminal would obey."""
-
-    def hide(_logger: object, _method: str, line: object) -> str:
-        return escaped(mask.hide(str(line)))
-
-    return hide

@@ -216,10 +216,7 @@ class Recorder(Telemetry):
             phase.failures += 1
         elif exchanged.key and self._random() >= self._trace_requests:
             return
-        row: dict[str, str] = {
-            "eventsync.idempotency_key": exchanged.key,
-            "eventsync.row_key": str(get_contextvars().get("row_key", "")),
-        }
+        row = {"eventsync.idempotency_key": exchanged.key, "eventsync.row_key": str(get_contextvars().get("row_key") or "")}
         attributes |= {name: value for name, value in row.items() if value}
         name, ended_ns = f"{exchanged.method} {exchanged.path}", time.time_ns()
         began_ns = ended_ns - int(exchanged.seconds * _NS)

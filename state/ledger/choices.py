@@ -121,7 +121,7 @@ _RISK_OF_USED_KEY = (
 )
 
 
-def decide(  # noqa: C901, PLR0911  # one arm per choice
+def decide(  # noqa: PLR0911  # one arm per choice
     record: RowRecord, choice: Instruction, *, has_warnings: bool = False, other: Other | None = None, undo: Undo | None = None
 ) -> Change | NoChange:
     """Decide what a choice does to an entry. Raises `NotPossibleError`.
@@ -175,7 +175,7 @@ def _take_event(record: RowRecord, event_id: int) -> Change | NoChange:
     return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
 
 
-def _resend(record: RowRecord) -> Change | NoChange:  # noqa: C901  # one arm per state
+def _resend(record: RowRecord) -> Change | NoChange:  # one arm per state
     row, is_unanswered = record.row_key, record.unanswered_at is not None
     match record.state:
         case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
@@ -311,7 +311,7 @@ def _remove(record: RowRecord) -> Change | NoChange:
     raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
 
 
-def _undo(  # noqa: C901  # one arm per way in which the entry has changed since
+def _undo(  # one arm per way in which the entry has changed since
     record: RowRecord, undo: Undo | None, giver: Other | None
 ) -> Change | NoChange:
     if undo is None or is_ignored_anew(record, undo):

@@ -37,7 +37,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
-from typing import assert_never
 
 from sqlalchemy import Connection
 
@@ -241,32 +240,27 @@ class _Comparison:
         """Write what follows, in the caller's transaction."""
         connection, scope_id = self._connection, self._run.scope_id
         for outcome in self._outcomes:
-            self._take(outcome)
+            # Decide on one row, count it in exactly one place, and gather what is to be written.
+            match outcome:
+                case MappedRow():
+                    self._take_row(outcome)
+                case Rejection():
+                    self._mark_present(outcome.row_key)
+                    self._reject(outcome)
+                case Skipped(is_cancelled=True):
+                    self._take_cancelled(outcome)
+                case Skipped():
+                    self._leave_out(outcome)
+                case Absorbed():
+                    self._tally.counts[outcome.into] += 1
+                case Gone():
+                    self._tally.counts["gone"] += 1
+                    if known := self._entry_of(outcome.row_key):
+                        self._marks.mark(known.entry_id, Mark.DELETED)
         self._batch.write(connection)
         self._read.digests.settle(connection, scope_id)
         strike(connection, scope_id, ProblemKind.WARNING, self._changed)
         write_problems(connection, self._run, self._problems)
-
-    def _take(self, outcome: RowOutcome) -> None:
-        """Decide on one row, count it in exactly one place, and gather what is to be written."""
-        match outcome:
-            case MappedRow():
-                self._take_row(outcome)
-            case Rejection():
-                self._mark_present(outcome.row_key)
-                self._reject(outcome)
-            case Skipped(is_cancelled=True):
-                self._take_cancelled(outcome)
-            case Skipped():
-                self._leave_out(outcome)
-            case Absorbed():
-                self._tally.counts[outcome.into] += 1
-            case Gone():
-                self._tally.counts["gone"] += 1
-                if known := self._entry_of(outcome.row_key):
-                    self._marks.mark(known.entry_id, Mark.DELETED)
-            case _:
-                assert_never(outcome)
 
     def _entry_of(self, row_key: RowKey) -> Known | None:
         return self._known.get(storable(row_key)) if row_key else None
@@ -387,8 +381,6 @@ class _Comparison:
                 self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.counts.update(("new", "restaged"))
                 self._list_warnings_anew(row)
-            case _:
-                assert_never(plan)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
         """Count a second row of an entry: as a duplicate if it says the same, else both rows are in doubt.

@@ -80,24 +80,6 @@ page.write(Path(sys.argv[1]) / "few", [unjudged(result)], ["A machine."])
     assert "![A <title>](plots/small.svg)" in judged
 
 
-def test_what_a_built_in_function_takes_is_its_callers_work(tmp_path: Path) -> None:
-    code = """
-import cProfile, json, sys
-from pathlib import Path
-from kinds import _kind, own_s
-
-profile = cProfile.Profile()
-profile.runcall(lambda: [sorted(range(50_000), key=str) for _ in range(3)])
-profile.dump_stats(sys.argv[1])
-there = "/x/lib/python3.12"
-places = (f"{there}/site-packages/sqlalchemy/engine/base.py", "/repository/state/stage.py", f"{there}/csv.py", "/x/y.py")
-print(json.dumps([own_s(Path(sys.argv[1])), [_kind((place, 1, "f")) for place in places]]))
-"""
-    spent, kinds = ast.literal_eval(_python(code, str(tmp_path / "profile")))
-    assert list(spent) == ["other"]
-    assert kinds == ["ledger: SQLAlchemy", "ledger: our own code", "reading", "other"]
-
-
 def test_each_part_of_the_bench_finds_what_it_imports_of_the_rooms() -> None:
     """Nothing else would notice before the next bench that a name has moved."""
     _python("import bench, client, floors, mapping, pace, publish, server, unchanged")

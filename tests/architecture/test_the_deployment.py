@@ -41,13 +41,12 @@ def _ours() -> dict[str, Any]:
     return {name: one for name, one in _compose()["services"].items() if "build" in one}
 
 
-def test_dagster_is_set_up_as_the_command_line_does_it_but_for_where_its_history_is() -> None:
+def test_dagster_takes_settings_that_are_the_command_lines_but_for_where_its_history_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = yaml.safe_load((DEPLOY / "dagster.yaml").read_text("utf-8"))
     assert settings.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
     assert settings == yaml.safe_load(DAGSTER_YAML)
-
-
-def test_dagster_takes_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://eventsync@postgres/dagster")
     shutil.copy(DEPLOY / "dagster.yaml", tmp_path)
     read, _ = dagster_instance_config(str(tmp_path))
@@ -114,7 +113,7 @@ def test_our_containers_may_do_nothing_that_they_need_not() -> None:
     assert _compose()["services"]["postgres"]["networks"] == ["inside"]
 
 
-def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options() -> None:
+def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options_and_has_the_time_to_stop() -> None:
     verbs = dict(every_command())
     programs = {"dagster", "dagster-daemon", "dagster-webserver"}
     commands = [one["command"] for one in _ours().values() if one["command"][0] not in {*programs, "--help"}]
@@ -122,9 +121,6 @@ def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options() -> None:
     for verb, *words in commands:
         options = {option for one in verbs[verb].params for option in one.opts}
         assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_runs_have_the_time_to_stop_that_dagster_gives_them() -> None:
     grace = int(_compose()["services"]["code"]["stop_grace_period"].rstrip("s"))
     assert grace > yaml.safe_load(DAGSTER_YAML)["run_monitoring"]["cancel_timeout_seconds"]
 
@@ -146,35 +142,26 @@ def _verified(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
-def test_systemd_takes_every_unit_without_a_word(tmp_path: Path) -> None:
-    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *_verified(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_systemd_takes_every_unit_without_a_word_and_every_service_is_confined(tmp_path: Path) -> None:
+    units = list(_verified(tmp_path))
+    words = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout + said.stderr) == (0, "")
+    services = [path for path in units if path.suffix == ".service"]
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=16", "--no-pager", *services]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
-def test_every_service_is_confined(tmp_path: Path) -> None:
-    services = [path for path in _verified(tmp_path) if path.suffix == ".service"]
-    command = ["systemd-analyze", "security", "--offline=true", "--threshold=16", "--no-pager", *services]
-    assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 0
-
-
-def test_the_units_of_one_machine_do_what_the_composition_does() -> None:
+def test_the_units_of_one_machine_do_what_the_composition_does_and_only_those_that_need_the_key_load_it() -> None:
     commands = {path.stem: _sections(path)["Service"]["ExecStart"] for path in SERVICES}
     code = " ".join(_compose()["services"]["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
     assert commands["eventsync-code"] == f"/opt/eventsync/bin/{code}"
     assert commands["eventsync-daemon"].split()[:2] == ["/opt/eventsync/bin/dagster-daemon", "run"]
     assert "--host 127.0.0.1" in commands["eventsync-webserver"]
-
-
-def test_every_service_is_run_by_nobody_in_particular_and_only_those_that_need_the_key_load_it() -> None:
+    assert [path for path in UNITS if path.suffix == ".timer" and not path.with_suffix(".service").exists()] == []
     assert {path.stem for path in SERVICES if _sections(path)["Service"]["User"] != "eventsync"} == set()
     loading = {path.stem for path in SERVICES if "LoadCredential" in _sections(path)["Service"]}
     assert loading == {"eventsync-code", "eventsync-run"}
-
-
-def test_every_timer_has_its_service() -> None:
-    assert [path for path in UNITS if path.suffix == ".timer" and not path.with_suffix(".service").exists()] == []
 
 
 def test_a_cluster_is_told_of_dagster_what_one_machine_is() -> None:
@@ -240,7 +227,7 @@ def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_
     assert words[0] == "python"
     shutil.copytree(ROOT / "mappings", tmp_path / "mappings", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, *words[1:-1], str(tmp_path)], check=True)
-    (tmp_path / "mappings" / "identity.py").write_text("raise RuntimeError('compiled again')\n", encoding="utf-8")
+    (tmp_path / "mappings" / "row_key.py").write_text("raise RuntimeError('compiled again')\n", encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     told = "import mappings.row_key; print(mappings.row_key.__file__)"
     run = subprocess.run([sys.executable, "-c", told], env=environ, capture_output=True, text=True, check=True)

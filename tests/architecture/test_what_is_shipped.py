@@ -1,19 +1,21 @@
-"""The files beside the code: what Dagster reads, what pip installs, what continuous integration calls."""
+"""What no linter asks of modules, and the files beside them: what Dagster reads, pip installs, continuous integration calls."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import tomllib
 
 import pytest
 import yaml
-from architecture.places import ROOMS, ROOT
+from architecture.places import MODULES, ROOMS, ROOT, called
 
 from pipelines.orchestration.names import LOCATION
 
 LOCKS = ("requirements.lock", "requirements-test.lock")
 IMAGE = "deploy/requirements.lock"
+LONGEST = 600
 
 
 def _pyproject() -> dict[str, dict[str, object]]:
@@ -90,3 +92,13 @@ def test_every_room_is_installed() -> None:
 def test_no_secret_and_no_state_is_kept_in_the_repository() -> None:
     ignored = {name.strip("/") for name in (ROOT / ".gitignore").read_text("utf-8").split()}
     assert {".env", ".eventsync", ".venv"} <= ignored
+
+
+def test_every_module_can_be_read_at_one_go() -> None:
+    assert [called(path) for path in MODULES if len(path.read_text("utf-8").splitlines()) > LONGEST] == []
+
+
+def test_an_init_holds_nothing_but_its_caption() -> None:
+    inits = {called(path): ast.parse(path.read_text("utf-8")).body for path in MODULES if path.name == "__init__.py"}
+    assert len(inits) >= len(ROOMS)
+    assert [name for name, body in inits.items() if [type(one) for one in body] != [ast.Expr]] == []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from browser.doing import choose_days, open_launchpad, write
-from browser.reading import Heard, is_cut, is_red, visit
+from browser.reading import Heard, choose_days, is_cut, is_red, open_launchpad, visit, write
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from integration.waiting import until
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.slow(about_s=30)  # the first; the others find its UI there
 
@@ -21,23 +19,6 @@ ALARMS = ("Failed", "Overdue", "Never", "Missing", "Stale", "Unsynced", "broken"
 def node(page: Page, phase: str = "") -> Locator:
     """An asset in the picture of a feed, or all of them."""
     return page.locator("foreignObject").filter(has_text="Asset checks").filter(has_text=phase)
-
-
-@pytest.fixture(scope="module")
-def backfill(context: BrowserContext, stage: Stage) -> Iterator[str]:
-    """Three days of the past, launched by whichever test asks first: Dagster looks for backfills twice a minute."""
-    page = context.new_page()
-    dialog = choose_days(page, stage, DATED, DAYS)
-    dialog.get_by_role("button", name="Launch backfill").click()
-    told = page.get_by_text(re.compile("Created backfill"))
-    expect(told).to_be_visible()
-    yield told.inner_text().split()[-1]
-    page.close()
-
-
-def test_days_of_the_past_are_chosen_and_launched_as_one_backfill(page: Page, stage: Stage, backfill: str) -> None:
-    visit(page, f"{stage.ui}/runs?view=backfills", backfill)
-    expect(page.get_by_text("3 partitions").first).to_be_visible()
 
 
 def test_a_feed_that_is_well_is_three_calm_assets(page: Page, stage: Stage) -> None:
@@ -82,13 +63,6 @@ def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Sta
     assert len(sent) == 2
 
 
-def test_the_launchpad_describes_each_option(page: Page, stage: Stage) -> None:
-    dialog = open_launchpad(page, stage, LAUNCHED)
-    write(page, "resources:\n  options:\n    config:\n      limit: 2")
-    for words in ("Send at most this many rows", "Brakes that this one run may pass", "Send every event as a draft"):
-        expect(dialog.get_by_text(words).first).to_be_attached()
-
-
 def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: Stage) -> None:
     mistake = 'the event lacks the required field "title", is it written as "titel"?'
     visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), mistake)
@@ -107,8 +81,12 @@ def is_told_as_broken(page: Page, stage: Stage) -> bool:
     return failed.is_visible() and is_red(failed)
 
 
-def test_days_that_were_launched_are_brought_in_and_shown_as_made(page: Page, stage: Stage, backfill: str) -> None:
-    assert backfill
+def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
+    choose_days(page, stage, DATED, DAYS).get_by_role("button", name="Launch backfill").click()
+    told = page.get_by_text(re.compile("Created backfill"))
+    expect(told).to_be_visible()
+    visit(page, f"{stage.ui}/runs?view=backfills", told.inner_text().split()[-1])
+    expect(page.get_by_text("3 partitions").first).to_be_visible()
     until(lambda: stage.made() == set(DAYS), within_s=180, what="the three days")
     visit(page, stage.asset(DATED, "backfilled", f"view=partitions&partition={DAYS[1]}"), "Materialized (3)")
     assert {f"Evening {number}" for number in range(300, 306)} <= set(stage.desk.titles())

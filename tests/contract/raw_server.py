@@ -13,13 +13,14 @@ from typing import TypeVar
 
 import httpx
 from pydantic import SecretStr
-from unit.connectors_api.wired import SECRET
+from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter
 from connectors.retry import RetryPolicy, Timing
+from mappings.delivery import Verdict
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -127,3 +128,32 @@ async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: flo
     async with open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(PATIENCE_S, **timeouts)) as http:
         request = http.request("POST", http.url("/events"), content=b"x" * 1_000_000)
         return await http.exchange(request, attempt_s=attempt_s)
+
+
+def delivered(
+    *behaviours: Behaviour,
+    rows: int = 1,
+    in_flight: int = 1,
+    rest_s: float = 0.0,
+    path: str = "",
+    silence_s: float = PATIENCE_S,
+    attempts: int = 2,
+    attempt_s: float = 90.0,
+    tls: ssl.SSLContext | None = None,
+) -> tuple[list[Verdict], Seen]:
+    """Deliver so many rows to a server that behaves so, at most `in_flight` at a time, with a rest after each such bunch."""
+
+    async def main() -> tuple[list[Verdict], Seen]:
+        verdicts: list[Verdict] = []
+        async with (
+            server(*behaviours, tls=tls) as (url, seen),
+            opened(f"{url}{path}", silence_s=silence_s, in_flight=in_flight) as http,
+        ):
+            api = wired(http, attempts=attempts, attempt_s=attempt_s)
+            for start in range(0, rows, in_flight):
+                bunch = range(start, min(start + in_flight, rows))
+                verdicts += await asyncio.gather(*(api.deliver(intent(number=number)) for number in bunch))
+                await asyncio.sleep(rest_s)
+            return verdicts, seen
+
+    return run(main)

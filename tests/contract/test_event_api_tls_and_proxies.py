@@ -14,15 +14,15 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from contract.raw_server import Seen, asked_once, creates, opened, run, server, unanswered, wired
+from contract.raw_server import Seen, asked_once, creates, delivered, opened, run, server, unanswered
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from unit.connectors_api.wired import SECRET, intent
+from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.answers import AnswerKind, HttpAnswer
-from mappings.delivery import Receipt, Verdict
+from mappings.delivery import Receipt
 
 PASSWORD = "proxy+s3cret/word"
 FOR_EVER = timedelta(days=36_500)
@@ -222,18 +222,6 @@ def test_a_proxy_that_is_not_there_means_not_reached(monkeypatch: pytest.MonkeyP
     assert "proxysecretword" not in repr(told)
 
 
-async def delivered(url: str, *, rows: int, in_flight: int, rest_s: float = 0.0) -> list[Verdict]:
-    """Deliver as many rows, at most `in_flight` at a time, with a rest after each such bunch."""
-    verdicts: list[Verdict] = []
-    async with opened(url, in_flight=in_flight) as http:
-        api = wired(http, attempts=4)
-        for start in range(0, rows, in_flight):
-            bunch = range(start, min(start + in_flight, rows))
-            verdicts += await asyncio.gather(*(api.deliver(intent(number=number)) for number in bunch))
-            await asyncio.sleep(rest_s)
-    return verdicts
-
-
 def keys_of(seen: Seen) -> Counter[bytes]:
     heads = (request.lower().partition(b"\r\n\r\n")[0] for request in seen.requests)
     return Counter(head.partition(b"idempotency-key: ")[2].partition(b"\r\n")[0] for head in heads)
@@ -241,12 +229,8 @@ def keys_of(seen: Seen) -> Counter[bytes]:
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "over TLS"])
 def test_connections_are_used_again_for_as_many_requests_as_there_are(*, is_secure: bool, trusted: Authority) -> None:
-    async def main() -> tuple[list[Verdict], Seen]:
-        tls = trusted.server_tls(LOOPBACK) if is_secure else None
-        async with server(creates, tls=tls) as (url, seen):
-            return await delivered(url, rows=120, in_flight=6), seen
-
-    verdicts, seen = run(main)
+    tls = trusted.server_tls(LOOPBACK) if is_secure else None
+    verdicts, seen = delivered(creates, rows=120, in_flight=6, tls=tls)
     assert all(isinstance(verdict, Receipt) for verdict in verdicts)
     assert set(keys_of(seen).values()) == {1}
     assert len(seen.requests) == 120
@@ -261,11 +245,7 @@ def test_a_server_that_ends_connections_between_requests_costs_no_row_and_double
         await creates(writer)
         return False
 
-    async def main() -> tuple[list[Verdict], Seen]:
-        async with server(*[creates, creates_and_leaves] * 40) as (url, seen):
-            return await delivered(url, rows=40, in_flight=4, rest_s=rest_s), seen
-
-    verdicts, seen = run(main)
+    verdicts, seen = delivered(*[creates, creates_and_leaves] * 40, rows=40, in_flight=4, rest_s=rest_s, attempts=4)
     events = [verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)]
     assert len(set(events)) == 40
     assert len(keys_of(seen)) == 40

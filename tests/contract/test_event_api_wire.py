@@ -18,6 +18,7 @@ from contract.raw_server import (
     Seen,
     asked_once,
     creates,
+    delivered,
     opened,
     run,
     says,
@@ -133,17 +134,9 @@ ODD = {
 }
 
 
-def delivered(*behaviours: Behaviour, attempt_s: float = PATIENCE_S, silence_s: float = PATIENCE_S) -> tuple[Verdict, Seen]:
-    async def main() -> tuple[Verdict, Seen]:
-        async with server(*behaviours) as (url, seen), opened(url, silence_s=silence_s) as http:
-            return await wired(http, attempts=2, attempt_s=attempt_s).deliver(intent()), seen
-
-    return run(main)
-
-
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_each_odd_server_leads_to_its_verdict_and_is_asked_the_same_again(odd: Odd) -> None:
-    verdict, seen = delivered(odd.behaves, creates, attempt_s=odd.attempt_s, silence_s=odd.silence_s)
+    (verdict,), seen = delivered(odd.behaves, creates, attempt_s=odd.attempt_s, silence_s=odd.silence_s)
     assert isinstance(verdict, odd.verdict), verdict
     assert len(seen.requests) == odd.requests
     if isinstance(verdict, Receipt):
@@ -153,24 +146,17 @@ def test_each_odd_server_leads_to_its_verdict_and_is_asked_the_same_again(odd: O
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308, 399])
 def test_no_redirect_takes_the_key_elsewhere(status: int) -> None:
-    async def main() -> tuple[Verdict, Seen, Seen]:
-        async with server(creates) as (other, there):
-            redirect = says(page(status, b"location: %b/x?token=1#frag" % other.encode()))
-            async with server(redirect) as (url, here), opened(url) as http:
-                return await wired(http).deliver(intent()), here, there
-
-    verdict, here, there = run(main)
+    (verdict,), seen = delivered(says(page(status, b"location: http://127.0.0.1:1/x?token=1#frag")))
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, RedirectRefusedError)
-    assert verdict.is_unanswered
-    assert (len(here.requests), len(there.requests)) == (1, 0)
+    assert (verdict.is_unanswered, len(seen.requests)) == (True, 1)
     assert [word in str(verdict.cause) for word in ("/x", "token", SECRET)] == [True, False, False]
 
 
 def test_words_that_a_terminal_would_obey_are_not_kept() -> None:
     body = b'{"error":{"code":"invalid_request","message":"\\u001b[2J gone \\u0000 \\u202e","requestId":"a\\u0000b"}}'
     answer = b"HTTP/1.1 400 X\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-    verdict, _ = delivered(says(answer))
+    (verdict,), _ = delivered(says(answer))
     assert isinstance(verdict, Refusal)
     assert verdict.answer.message.isprintable()
     assert verdict.answer.request_id == "a\ufffdb"
@@ -191,49 +177,25 @@ def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, limits: 
         assert unanswered(run(lambda: asked_once(url, **limits))).kind is reached
 
 
-def test_where_no_service_listens_it_is_not_reached_and_the_row_waits() -> None:
+def test_where_no_service_listens_it_is_not_reached() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        urls = [f"http://127.0.0.1:{taken.getsockname()[1]}", "http://no.such.name.invalid.localhost:1"]
-
-        async def deliver(url: str) -> Verdict:
-            async with opened(url) as http:
-                return await wired(http).deliver(intent())
-
-        for url in urls:
+        for url in (f"http://127.0.0.1:{taken.getsockname()[1]}", "http://no.such.name.invalid.localhost:1"):
             assert unanswered(run(partial(asked_once, url))).kind is AnswerKind.NOT_REACHED
-            assert isinstance(run(partial(deliver, url)), Postponed)
 
 
 @pytest.mark.parametrize("breakage", [resets(), says(b"", goes_on=False)], ids=["reset", "close"])
 @pytest.mark.parametrize("is_kept_alive", [False, True], ids=["fresh connection", "kept-alive connection"])
 def test_no_request_is_repeated_behind_our_back(breakage: Behaviour, is_kept_alive: bool) -> None:
-    async def main() -> tuple[object, Seen]:
-        behaviours = (creates, breakage) if is_kept_alive else (breakage,)
-        async with server(*behaviours) as (url, seen), opened(url) as http:
-            api = wired(http, attempts=1)
-            if is_kept_alive:
-                assert isinstance(await api.deliver(intent(number=1)), Receipt)
-            return await api.deliver(intent(number=2)), seen
-
-    verdict, seen = run(main)
-    assert isinstance(verdict, Uncertain)
-    assert verdict.attempts == 1
-    assert len(seen.requests) == 1 + is_kept_alive
-    assert seen.connections == 1
+    (*before, last), seen = delivered(*[creates] * is_kept_alive, breakage, rows=1 + is_kept_alive, attempts=1)
+    assert all(isinstance(verdict, Receipt) for verdict in before)
+    assert isinstance(last, Uncertain)
+    assert (last.attempts, len(seen.requests), seen.connections) == (1, 1 + is_kept_alive, 1)
 
 
 def test_a_connection_closed_while_idle_is_not_used_again() -> None:
-    async def main() -> tuple[object, int]:
-        async with server(says(CREATED, goes_on=False), creates) as (url, seen), opened(url) as http:
-            api = wired(http, attempts=1)
-            await api.deliver(intent(number=1))
-            await asyncio.sleep(0.05)
-            return await api.deliver(intent(number=2)), seen.connections
-
-    verdict, connections = run(main)
-    assert isinstance(verdict, Receipt)
-    assert connections == 2
+    verdicts, seen = delivered(says(CREATED, goes_on=False), creates, rows=2, rest_s=0.05, attempts=1)
+    assert ([type(verdict) for verdict in verdicts], seen.connections) == ([Receipt, Receipt], 2)
 
 
 def test_an_endless_answer_is_read_up_to_a_bound() -> None:
@@ -276,22 +238,18 @@ def test_a_request_that_may_leave_no_more_is_not_written_and_the_next_one_is() -
 
 
 def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:
-    async def main() -> bytes:
-        async with server(creates) as (url, seen), opened(f"{url}/events-service/") as http:
-            await wired(http).deliver(intent())
-            return seen.requests[0]
-
-    head, _, body = run(main).partition(b"\r\n\r\n")
+    _, seen = delivered(creates, path="/events-service/")
+    head, _, body = seen.requests[0].partition(b"\r\n\r\n")
     line, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
     assert line == "POST /events-service/api/public/v1/events HTTP/1.1"
     assert headers.pop("user-agent").startswith("eventsync/")
     assert "cookie" not in headers
     assert headers.items() >= {
-        *(("authorization", f"Bearer {SECRET}"), ("idempotency-key", intent().key)),
-        *(("content-type", "application/json"), ("content-length", str(len(intent().body)))),
+        *(("authorization", f"Bearer {SECRET}"), ("idempotency-key", intent(0).key)),
+        *(("content-type", "application/json"), ("content-length", str(len(intent(0).body)))),
     }
-    assert body == intent().body
+    assert body == intent(0).body
 
 
 def test_the_environments_proxy_is_used_for_plain_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,46 +264,22 @@ def test_the_environments_proxy_is_used_for_plain_http(monkeypatch: pytest.Monke
     assert [request.split(b"\r\n")[0] for request in run(main).requests] == [line]
 
 
-def answered_twice(*, gap_s: float, is_copied: asyncio.Event) -> Behaviour:
-    """An answer, and some time later the very same answer again."""
-
-    async def behave(writer: asyncio.StreamWriter) -> bool:
-        await says(CREATED)(writer)
-        await asyncio.sleep(gap_s)
-        await says(CREATED)(writer)
-        is_copied.set()
-        return True
-
-    return behave
+async def answers_twice(writer: asyncio.StreamWriter) -> bool:
+    await says(CREATED)(writer)
+    await asyncio.sleep(0.02)
+    return await says(CREATED)(writer)
 
 
-@pytest.mark.parametrize("gap_s", [0.0, 0.02])
-def test_a_second_copy_of_an_answer_is_not_believed_to_be_the_answer_to_the_next_request(gap_s: float) -> None:
+@pytest.mark.parametrize(
+    ("behaviours", "most"),
+    [([says(CREATED + CREATED), creates], 3), ([answers_twice, creates], 3), ([says(CREATED), says(CREATED), creates], 2)],
+    ids=["at once", "a little later", "after the next request has left"],
+)
+def test_a_second_copy_of_an_answer_is_not_believed_to_be_the_answer_to_the_next_request(
+    behaviours: list[Behaviour], most: int
+) -> None:
     """One that lies in a kept connection is read as the next answer; its event id shows whose it is, and it is asked again."""
-
-    async def main() -> tuple[list[object], Seen]:
-        is_copied = asyncio.Event()
-        behaviours = (answered_twice(gap_s=gap_s, is_copied=is_copied), creates)
-        async with server(*behaviours) as (url, seen), opened(url) as http:
-            api = wired(http)
-            first = await api.deliver(intent(number=1))
-            await is_copied.wait()
-            await asyncio.sleep(0.05)  # what has come in is read before the time is up
-            return [first, await api.deliver(intent(number=2))], seen
-
-    verdicts, seen = run(main)
-    ids = [verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)]
-    assert len(set(ids)) == 2
+    verdicts, seen = delivered(*behaviours, rows=2, rest_s=0.1)
+    assert len({verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)}) == 2
     assert len(seen.requests) <= 3
-
-
-def test_a_copy_that_comes_after_the_next_request_has_left_is_known_by_its_id() -> None:
-    async def main() -> tuple[list[object], Seen]:
-        async with server(says(CREATED), says(CREATED), creates) as (url, seen), opened(url) as http:
-            api = wired(http, attempts=2)
-            return [await api.deliver(intent(number=1)), await api.deliver(intent(number=2))], seen
-
-    (first, second), seen = run(main)
-    assert isinstance(first, Receipt)
-    assert isinstance(second, Receipt)
-    assert (first.event_id != second.event_id, second.copies, len(seen.requests)) == (True, 2, 3)
+    assert most == 3 or [verdict.copies for verdict in verdicts if isinstance(verdict, Receipt)] == [1, most]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import gspread
 import pytest
 from google.auth.credentials import AnonymousCredentials
 from lookalikes.sheets import Google, google_on
@@ -114,33 +113,41 @@ def test_the_time_of_the_last_change() -> None:
     assert (before, after) == ("modifiedTime=2023-09-06T21:29:57.905Z", "modifiedTime=2023-09-06T21:30:02.174Z")
 
 
-def test_the_zone_and_the_locale() -> None:
+def test_the_zone_the_locale_and_the_tabs() -> None:
     sheet, recording = replayed("SpreadsheetTest.test_timezone_and_locale")
     looked = sheet.parts()
     assert recording.timeouts == {(10.0, 180.0)}
     assert (looked.zone, looked.locale) == ("Europe/Paris", "fr_FR")
     recording.answers.pop()
     assert sheet.parts().locale == "en_US"
+    tabs = replayed("SpreadsheetTest.test_worksheets")[0].parts()
+    assert (tabs.tabs, tabs.ranges) == ((Tab(0, "Sheet1", 1000, 26), Tab(736036187, "finances", 100, 100)), ())
 
 
-def test_the_tabs() -> None:
-    sheet, _ = replayed("SpreadsheetTest.test_worksheets")
-    looked = sheet.parts()
-    assert looked.tabs == (Tab(0, "Sheet1", 1000, 26), Tab(736036187, "finances", 100, 100))
-    assert looked.ranges == ()
+OF_SIGNS = ANSWERS["SpreadsheetTest.test_values_get"]
+VALUES: list[tuple[str, list[str], list[list[list[Any]]]]] = [
+    (
+        "SpreadsheetTest.test_values_batch_get",
+        [f"'🌵 test_values_batch_get 1'!{column}:{column}" for column in "ABC"],
+        [[["🍇"], ["🍐"]], [["🍉"], ["🍎"]], [["🍋"], ["🍓"]]],
+    ),
+    ("WorksheetTest.test_batch_get", ["'Sheet1'!A1:B1", "'Sheet1'!B4:D4"], [[["A1", "B1"]], [["B4", "", "D4"]]]),
+    ("WorksheetTest.test_get_all_values", ["'Sheet1'"], [[["A1", "B1", "", "D1"], ["", "b2"], [], ["A4", "B4", "", "D4"]]]),
+    ("WorksheetTest.test_get_returns_ValueRange_with_metadata", ["'Sheet1'!A1:D4"], [[["1"], [], [], ["", "", "", "2"]]]),
+    (
+        "SpreadsheetTest.test_values_get",
+        ["🌵 test_values_get 1"],
+        [ANSWERS["SpreadsheetTest.test_values_get"][-1]["body"]["values"]],
+    ),
+]
 
 
-def test_values_of_several_ranges() -> None:
-    sheet, _ = replayed("SpreadsheetTest.test_values_batch_get")
-    blocks = sheet.values([f"'🌵 test_values_batch_get 1'!{column}:{column}" for column in "ABC"])
-    assert blocks == [[["🍇"], ["🍐"]], [["🍉"], ["🍎"]], [["🍋"], ["🍓"]]]
-    sheet, _ = replayed("WorksheetTest.test_batch_get")
-    assert sheet.values(["'Sheet1'!A1:B1", "'Sheet1'!B4:D4"]) == [[["A1", "B1"]], [["B4", "", "D4"]]]
-
-
-def test_a_tab_with_a_title_of_signs() -> None:
-    sheet, recording = replayed("SpreadsheetTest.test_values_get")
-    assert sheet.values(["🌵 test_values_get 1"]) == [recording.answers[-1]["body"]["values"]]
+@pytest.mark.parametrize(("name", "places", "blocks"), VALUES, ids=[name for name, *_ in VALUES])
+def test_values_are_read_block_by_block_with_blank_rows_and_cells_in_between(
+    name: str, places: list[str], blocks: list[list[list[Any]]]
+) -> None:
+    sheet, _ = replayed(name)
+    assert sheet.values(places) == blocks
 
 
 def test_dates_are_numbers_and_become_the_days_that_google_itself_shows() -> None:
@@ -163,29 +170,15 @@ def test_a_number_shown_with_separators_is_never_parsed_from_what_is_shown() -> 
     assert [GoogleCells().text(cell_data(one)) for one in typed] == ["0.0009765625", "2000000.01", "Non-numeric value"]
 
 
-def test_blank_rows_and_cells_in_between_keep_their_places() -> None:
-    for name, expected in {
-        "WorksheetTest.test_get_all_values": [["A1", "B1", "", "D1"], ["", "b2"], [], ["A4", "B4", "", "D4"]],
-        "WorksheetTest.test_get_returns_ValueRange_with_metadata": [["1"], [], [], ["", "", "", "2"]],
-    }.items():
-        sheet, _ = replayed(name)
-        place = "'Sheet1'" if "all_values" in name else "'Sheet1'!A1:D4"
-        assert sheet.values([place]) == [expected]
-
-
-def test_a_header_with_one_name_twice_loses_no_column() -> None:
-    sheet, _ = replayed("WorksheetTest.test_get_all_records_duplicate_keys")
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("duplicate_keys", ("A1", "faff", "C3", "faff#2")), ("with_all_values_blank", ("a", "b", "c", "d"))],
+)
+def test_a_header_with_a_name_twice_or_without_rows_loses_no_column(name: str, columns: tuple[str, ...]) -> None:
+    sheet, _ = replayed(f"WorksheetTest.test_get_all_records_{name}")
     (values,) = sheet.values(["'Sheet1'"])
     rows = iter(values)
-    assert read_header(Header(), "Sheet1", lambda: next(rows, None)) == ("A1", "faff", "C3", "faff#2")
-
-
-def test_a_header_without_rows_is_no_error() -> None:
-    sheet, _ = replayed("WorksheetTest.test_get_all_records_with_all_values_blank")
-    (values,) = sheet.values(["'Sheet1'"])
-    rows = iter(values)
-    assert read_header(Header(), "Sheet1", lambda: next(rows, None)) == ("a", "b", "c", "d")
-    assert next(rows, None) is None
+    assert read_header(Header(), "Sheet1", lambda: next(rows, None)) == columns
 
 
 def test_merged_cells() -> None:
@@ -201,13 +194,6 @@ def test_merged_cells() -> None:
         ["num", "val", "2", "0"],
     ]
     assert recording.asked
-
-
-def test_gspread_itself_works_through_our_wire() -> None:
-    sheet, _ = replayed("WorksheetTest.test_get_all_values")
-    client = gspread.Client(None, http_client=lambda *_: sheet.client)  # type: ignore[arg-type]
-    page = client.open_by_key(sheet.id).sheet1
-    assert page.get_all_values() == [["A1", "B1", "", "D1"], ["", "b2", "", ""], ["", "", "", ""], ["A4", "B4", "", "D4"]]
 
 
 def test_the_look_alike_answers_as_the_recordings_do() -> None:

@@ -30,19 +30,6 @@ def test_the_first_reading_is_whole_and_the_next_gives_what_changed_since() -> N
     assert changed.ending.cursor.startswith("2026-05-01T01:00:00.000Z ")
 
 
-@pytest.mark.parametrize("api", ["rest", "bulk"])
-def test_deleted_records_come_as_gone_once_and_a_whole_reading_lacks_them(api: str) -> None:
-    org = org_of(events(5))
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, **CHANGES, api=api).ending.cursor
-        org.objects["Event__c"].records[1].update(IsDeleted=True, SystemModstamp=moment(90))
-        changed = reader.read({"Name"}, **CHANGES, api=api, since=cursor)
-        whole = reader.read({"Name"}, **CHANGES, api=api)
-    assert [row.cells["Id"] for row in changed.rows if row.is_gone] == [record_id(2)]
-    assert [row.cells["Id"] for row in whole.rows] == [record_id(number) for number in (1, 3, 4, 5)]
-    assert not any(row.is_gone for row in whole.rows)
-
-
 def test_a_change_that_shows_late_is_found_within_the_overlap() -> None:
     org = org_of([event(1, minute=1), event(2, minute=30)])
     with reader_of(org) as reader:

@@ -196,19 +196,6 @@ def test_a_sheet_that_loses_its_version_is_read_each_time_without_a_word(desk: D
 
 
 @every_incremental
-def test_a_feed_goes_on_from_where_its_rows_were_staged(desk: Desk) -> None:
-    job = desk.job(many(3))
-    job.stage(desk.engine, "first", silent)
-    desk.stand.put([COLUMNS, ["1", "Evening 1"], ["2", "Night 2"], ["4", "Night 4"]])
-    report = job.stage(desk.engine, "second", silent).report
-    assert not report.is_whole
-    assert (report.account.gone, report.withdrawn) == (1, 1)
-    told = {row.row_key: row.body for row in desk.rows}
-    assert sorted(told) == ["1", "2", "4"]
-    assert b"Night 2" in told["2"]  # type: ignore[index]  # a row key is a text
-
-
-@every_incremental
 def test_a_feeds_rules_for_cells_pass_on_what_a_reading_says_of_itself(desk: Desk) -> None:
     plain = opened(desk.stand, many(3), NAMES)
     with plain.read() as reading:

@@ -24,7 +24,7 @@ from state.tables import ENTRY
 
 FEED = "town-hall"
 MAPPING = """\
-feed: town-hall
+feed: {feed}
 source:
   kind: csv
   path: ../events.csv
@@ -48,6 +48,8 @@ publish:
   key_memory: {key_memory}
 """
 TITLE = "{from: TITLE, do: [collapse]}"
+USUAL = {"feed": FEED, "title": TITLE, "channel": "{channel: city-agenda}", "extra": ""}
+USUAL |= {"in_flight": "16", "max_pause": "15m", "key_memory": "24h"}
 HEADER = "ID,TITLE,DAY,HOUR,GENRE,PICTURE"
 FIRST_DAY = date(2031, 1, 1)
 
@@ -207,25 +209,11 @@ class Desk:
         self.env["EVENT_API_BASE_URL"] = service if isinstance(service, str) else service.base_url
         self.env["EVENT_API_KEY"] = secret
 
-    def mapping(
-        self,
-        *,
-        title: str = TITLE,
-        channel: str = "{channel: city-agenda}",
-        more: str = "",
-        extra: str = "",
-        in_flight: int = 16,
-        max_pause: str = "15m",
-        key_memory: str = "24h",
-        name: str = "town.yaml",
-        feed: str = FEED,
-    ) -> None:
-        """Write the feed's mapping file; `more` are further lines of `event`, `extra` the fields that it declares."""
+    def mapping(self, *, name: str = "town.yaml", more: str = "", **words: str | int) -> None:
+        """Write the feed's mapping file; `more` are further lines of `event`, `words` what else differs from `USUAL`."""
         lines = "".join(f"\n  {line}" for line in more.splitlines())
-        policy = {"in_flight": in_flight, "max_pause": max_pause, "key_memory": key_memory}
-        text = MAPPING.format(title=title, channel=channel, more=lines, extra=extra, **policy)
         (self.folder / "feeds").mkdir(exist_ok=True)
-        (self.folder / "feeds" / name).write_text(text.replace("feed: town-hall", f"feed: {feed}"), "utf-8")
+        (self.folder / "feeds" / name).write_text(MAPPING.format_map({**USUAL, **words, "more": lines}), "utf-8")
 
     def source(self, lines: Iterable[str]) -> None:
         (self.folder / "events.csv").write_text("\n".join([HEADER, *lines]) + "\n", "utf-8")
@@ -244,6 +232,11 @@ class Desk:
     def run(self, *words: str, code: int | None = None, **env: str) -> Said:
         """`eventsync run town-hall --no-dagster --json`, and further words."""
         return self.command("run", FEED, "--no-dagster", "--json", *words, code=code, **env)
+
+    def run_with(self, rows: Iterable[str], *words: str, code: int | None = None, **env: str) -> Said:
+        """The same, once these are the rows of the source."""
+        self.source(rows)
+        return self.run(*words, code=code, **env)
 
     def start_run(self, *words: str, **env: str) -> Command:
         return self.start("run", FEED, "--no-dagster", "--json", *words, **env)
@@ -284,13 +277,7 @@ class Desk:
 
 
 def line(
-    number: int,
-    *,
-    title: str | None = None,
-    day: str | None = None,
-    hour: str = "19:30",
-    genre: str = "concert",
-    picture: str = "",
+    number: int, *, title: str | None = None, day: str = "", hour: str = "19:30", genre: str = "concert", picture: str = ""
 ) -> str:
     """One good row, unless told otherwise."""
     when = day or (FIRST_DAY + timedelta(days=number % 300)).isoformat()
@@ -305,12 +292,12 @@ def evenings(rows: int) -> list[str]:
     return sorted(f"Evening {number}" for number in range(rows))
 
 
-def mid_way(desk: Desk, service: Service, rows: int) -> Command:
-    """Start a run, and wait until it has sent some of its rows and is at it."""
+def mid_way(desk: Desk, service: Service, rows: int, *, after: int = 40, latency_ms: int = 300) -> Command:
+    """Start a run, and wait until it has sent more of its rows than `after` and is at it."""
     desk.source(lines(rows))
-    service.switch(latency_ms=300)
+    service.switch(latency_ms=latency_ms)
     run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) > 40)
+    until(lambda: run.has_ended or len(service.requests()) > after)
     assert not run.has_ended
     return run
 

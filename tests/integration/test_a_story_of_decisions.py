@@ -44,20 +44,17 @@ def decide(desk: Desk, *words: str) -> None:
 
 def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Service) -> None:
     # Delivered.
-    desk.source(rows(1, 2, 3, 4, 5, 6, 7))
-    desk.run(code=0)
+    desk.run_with(rows(1, 2, 3, 4, 5, 6, 7), code=0)
     assert (waiting(desk), different(desk), len(service.events())) == ({}, {}, 7)
 
     # The partner gives every row a new id: nothing is sent, the old rows are gone, the new ones are held.
-    desk.source(rows(11, 12, 13, 14, 15, 16, 17))
-    said = desk.run(code=0)
+    said = desk.run_with(rows(11, 12, 13, 14, 15, 16, 17), code=0)
     assert (said.run["read"]["held"], len(service.events())) == (7, 7)
     assert waiting(desk) == {"held": 7, "vanished": 7}
     assert {kind for key, kind in different(desk).items() if key in "1234567"} == {"vanished"}
 
     # An edited row is still the same event under another id.
-    desk.source(rows(11, 12, 13, 14, 15, 16, 17, titles={11: "Evening 1 in the big hall"}))
-    desk.run(code=0)
+    desk.run_with(rows(11, 12, 13, 14, 15, 16, 17, titles={11: "Evening 1 in the big hall"}), code=0)
     assert (waiting(desk), len(service.events())) == ({"held": 7, "vanished": 7}, 7)
 
     # A person says that they are the same: the events move to the new ids.
@@ -75,8 +72,7 @@ def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Ser
     assert (said.code, said.run["read"]["unchanged"]) == (0, 7)
 
     # The partner takes the edit back: the service shows what the person applied, so this is a change again.
-    desk.source(rows(11, 12, 13, 14, 15, 16, 17))
-    assert desk.run().run["read"]["drifted"] == 1
+    assert desk.run_with(rows(11, 12, 13, 14, 15, 16, 17)).run["read"]["drifted"] == 1
     assert (waiting(desk), different(desk)) == ({"drift": 1}, {"11": "edited"})
     fields = desk.command("diff", FEED, "11", "--json").document["row"]["fields"]
     (title,) = [field for field in fields if field["is_changed"]]
@@ -85,16 +81,14 @@ def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Ser
     assert waiting(desk) == {}
 
     # One row is taken out, and the person removes its event.
-    desk.source(rows(11, 12, 13, 14, 15, 16))
-    desk.run(code=0)
+    desk.run_with(rows(11, 12, 13, 14, 15, 16), code=0)
     assert (waiting(desk), different(desk)) == ({"vanished": 1}, {"17": "vanished"})
     decide(desk, "17", "--removed")
     assert (waiting(desk), different(desk)) == ({}, {})
     assert "Evening 7" not in page(desk)
 
     # It comes back.
-    desk.source(rows(11, 12, 13, 14, 15, 16, 17))
-    desk.run(code=0)
+    desk.run_with(rows(11, 12, 13, 14, 15, 16, 17), code=0)
     assert (waiting(desk), list(different(desk))) == ({"drift": 1}, ["17"])
     assert "removed by hand" in different(desk)["17"]
     decide(desk, "17", "--resend")

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from integration.desk import Desk, Said, evenings, lines
+from integration.desk import Desk, Said, evenings, lines, mid_way
 from integration.service import Service
-from integration.waiting import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 pytestmark = pytest.mark.slow
@@ -44,8 +43,7 @@ def backups(tmp_path: Path) -> Path:
 @pytest.fixture
 def delivered(desk: Desk) -> Desk:
     """A desk that has delivered three rows."""
-    desk.source(lines(3))
-    desk.run(code=0)
+    desk.run_with(lines(3), code=0)
     return desk
 
 
@@ -58,10 +56,7 @@ def backup(desk: Desk, backups: Path, **env: str) -> Path:
 def test_what_was_backed_up_while_a_run_was_at_work_is_restored_and_no_row_is_sent_twice(
     any_desk: Desk, service: Service, backups: Path
 ) -> None:
-    any_desk.source(lines(60))
-    service.switch(latency_ms=1_000)
-    run = any_desk.start_run()
-    until(lambda: len(service.events()) > 5, what="the first events")
+    run = mid_way(any_desk, service, 60, after=20, latency_ms=1_000)
     copy = backup(any_desk, backups)
     assert [copy] == list(backups.iterdir())
     assert re.fullmatch(r"eventsync-\d{8}T\d{6}Z\.(db|dump)", copy.name)

@@ -145,8 +145,8 @@ def test_the_same_broken_image_in_many_rows_is_no_sign_of_a_wrong_mapping(desk: 
 
 def test_two_processes_that_meet_at_one_image_leave_one_document(desk: Desk, service: Service, web: Web) -> None:
     _with_pictures(desk, web, "/a.png")
-    other = {"name": "other.yaml", "feed": "other-hall", "channel": "{channel: krakow-culture}"}
-    desk.mapping(more="coverImage: {image: {from: PICTURE}}", **other)  # type: ignore[arg-type]  # words of a mapping
+    words = {"name": "other.yaml", "feed": "other-hall", "channel": "{channel: krakow-culture}"}
+    desk.mapping(more="coverImage: {image: {from: PICTURE}}", **words)
     service.switch(latency_ms=150)
     both = [desk.start("run", feed, "--no-dagster", "--json") for feed in (FEED, "other-hall")]
     assert [run.ended().code for run in both] == [0, 0]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from integration.desk import Desk, evenings, lines
+from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import Service
-from integration.waiting import until
 
 ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
@@ -16,11 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(300))
-    service.switch(idempotency="ignore", latency_ms=100)
-    run = any_desk.start_run()
-    until(lambda: len(service.requests()) > 100)
-    assert run.kill().code == -signal.SIGKILL
+    service.switch(idempotency="ignore")
+    assert mid_way(any_desk, service, 300, after=100, latency_ms=100).kill().code == -signal.SIGKILL
     service.switch(latency_ms=0)
     any_desk.run(code=0)
     assert {*service.titles()} == {*evenings(300)}
@@ -28,11 +24,7 @@ def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_
 
 
 def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sent(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    service.switch(latency_ms=10)
-    run = desk.start_run()
-    until(lambda: len(service.requests()) > ROWS // 3)
-    assert run.kill().code == -signal.SIGKILL
+    assert mid_way(desk, service, ROWS, after=ROWS // 3, latency_ms=10).kill().code == -signal.SIGKILL
     sent = service.bodies()
     service.switch(latency_ms=0)
 
@@ -54,8 +46,7 @@ def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sen
 
 
 def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(ROWS))
-    any_desk.run(code=0)
+    any_desk.run_with(lines(ROWS), code=0)
     first = service.bodies().keys()
     any_desk.forget()
     assert any_desk.run(code=0).run["publish"]["delivered"] == ROWS
@@ -65,8 +56,7 @@ def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: D
 
 
 def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(20))
-    assert any_desk.run("--stage-only", code=0).run["outcome"] == "staged"
+    assert any_desk.run_with(lines(20), "--stage-only", code=0).run["outcome"] == "staged"
     assert service.requests() == []
     (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
     any_desk.run("--publish-only", code=0)

@@ -129,17 +129,3 @@ def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(des
     said = desk.command("resolve", "other", "1", "--same-as", "--json", code=0)
     assert said.document["rows"][0]["other_key"] == "1 of town-hall"
     desk.command("resolve", "other", "1", "--undo", code=0)
-
-
-def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk, service: Service) -> None:
-    desk.source(lines(120))
-    service.switch(event_items="full", idempotency="refuse")
-    desk.run(code=0)
-    desk.forget()
-    desk.run(code=1)
-    assert set(desk.states().values()) == {"conflict"}
-    desk.command("reconcile", FEED, code=0)
-    desk.run(code=0)
-    assert set(desk.states().values()) == {"delivered"}
-    assert len(service.events()) == 120
-    desk.command("state", "verify", code=0)

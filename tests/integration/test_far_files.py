@@ -1,8 +1,13 @@
-"""Files on the web and deliveries, from the partner's server to the service: each row once, and nothing vanishes by mistake."""
+"""Files on the web, deliveries, and orgs that say what changed: each row once, and nothing vanishes by mistake."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
+from contract.every_kind import INCREMENTAL_KINDS
+from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
 from lookalikes.web_files import untold, web_server
@@ -64,3 +69,45 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
         known = desk.run()
         assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
         desk.run("--accept", "shrink", code=0)
+
+
+@pytest.fixture
+def put(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Let the feed read an org; give the org these records, titles by id."""
+    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
+    (tmp_path / "org").mkdir()
+    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
+        desk.env.update(stand.environment)
+        yield lambda **titles: stand.put([["id", "text"], *titles.items()])
+
+
+def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(
+    desk: Desk, service: Service, put: Callable[..., None]
+) -> None:
+    put(a="Alfa", b="Bravo", c="Charlie")
+    first = desk.run().run
+    assert (first["read"]["new"], first["publish"]["delivered"], first["notices"]) == (3, 3, [])
+    put(a="Alfa", b="Bravissimo", d="")
+    second = desk.run().run
+    assert second["read"]["gone"] == 1
+    assert (second["vanished"], second["read"]["rejected"], second["read"]["drifted"]) == (1, 1, 1)
+    assert second["read"]["read"] < 5
+    put(a="Alpha", b="Bravissimo", d="")
+    third = desk.run().run
+    assert (third["rejected_before"] + third["read"]["rejected"], [row["row_key"] for row in desk.rows("rejected")]) == (1, ["d"])
+    full = desk.run("--full").run
+    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (["read whole: asked for"], 3, 0)
+    page = desk.command("runs", full["run_id"], "--json").document
+    assert page["notices"] == ["read whole: asked for"]
+    assert service.titles() == ["Alfa", "Bravo", "Charlie"]
+
+
+def test_an_edited_mapping_is_rehearsed_and_run_over_all_rows(desk: Desk, put: Callable[..., None]) -> None:
+    put(a="Alfa", b="Bravo")
+    desk.run()
+    desk.edit("classifications: [music]", "classifications: [theatre]")
+    rehearsed = desk.run("--dry-run").document["rehearsals"][0]
+    said = desk.run().run
+    assert rehearsed["read"] == said["read"]
+    assert said["read"]["drifted"] == 2
+    assert said["notices"] == ["read whole: the mapping, the source or the service's lists are not those of the last read"]

@@ -39,8 +39,7 @@ def test_numbers_are_served_while_runs_are_at_work_until_the_command_is_stopped(
         assert served() == []
         assert is_healthy(serving.pid, url.port or 0)
         assert not is_healthy(serving.pid, closed_port())
-        desk.source(lines(3))
-        desk.run(code=0)
+        desk.run_with(lines(3), code=0)
         until(lambda: served() == [3], what="the rows of the run")
     finally:
         serving.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`--json` of commands that run on, and of those that fail: one document. What the others print is held in unit/cli."""
+"""`--json` of commands that run on: one document. What the others print is held in unit/cli."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ import signal
 
 import pytest
 from documents import surprises
-from integration.desk import Desk, lines
+from integration.desk import Desk
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("words", [("run", "town-hal", "--no-dagster"), ("runs", "no-such-run")], ids=" ".join)
-def test_an_error_is_the_one_document_too(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.source(lines(2))
-    said = desk.command(*words, "--json", code=2)
-    assert surprises(words, said.document) == []
-    assert said.document["error"]["message"] in " ".join(said.err.split())
 
 
 def test_the_sandbox_announces_itself_in_one_document(desk: Desk) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.desk import FEED, Desk, line, lines
+from integration.desk import FEED, Desk, line, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from lookalikes.notices import Inbox, webhook
@@ -37,8 +37,7 @@ def _mostly_good() -> list[str]:
 def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: Inbox) -> None:
     any_desk.env["EVENTSYNC_NOTIFY"] = hook.address()
     any_desk.edit("source:", "owner: agenda@example.org\nsource:")
-    any_desk.source(_mostly_good())
-    any_desk.run("--dry-run")
+    any_desk.run_with(_mostly_good(), "--dry-run")
     assert hook.told == [], "a rehearsal tells nobody"
     assert [any_desk.run().code for _ in range(2)] == [5, 5]
     (message,) = hook.told
@@ -57,17 +56,12 @@ def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> N
     assert (said.code, said.run["outcome"]) == (5, "stopped by a brake")
     assert "a notice could not be sent" in said.words
     hook.status = 200
-    told_desk.source(lines(20))
-    told_desk.run(code=0)
+    told_desk.run_with(lines(20), code=0)
     assert hook.titles() == []
 
 
 def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Service, hook: Inbox) -> None:
-    told_desk.source(lines(60))
-    service.switch(latency_ms=400)
-    run = told_desk.start_run()
-    until(service.requests, what="the first event")
-    run.kill()
+    mid_way(told_desk, service, 60, after=0, latency_ms=400).kill()
     service.switch(latency_ms=0)
     assert hook.titles() == []
     told_desk.run(code=0)
@@ -82,8 +76,7 @@ def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: 
     assert message.title == f"eventsync: {FEED}: the service refuses us"
     assert secret not in message.title + message.body
     hook.status = 401
-    told_desk.source(_mostly_good())
-    told_desk.run(EVENTSYNC_LOG="pretty debug")
+    told_desk.run_with(_mostly_good(), EVENTSYNC_LOG="pretty debug")
     assert TOKEN.encode() not in told_desk.written()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from integration.desk import Desk, assert_all_on_record, assert_delivered, lines, mid_way
+from integration.desk import Desk, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
@@ -46,10 +46,6 @@ class Server:
     @property
     def name(self) -> str:
         return str(make_url(self.url).database)
-
-    @property
-    def data(self) -> Path:
-        return Path(str(make_url(self.url).query["host"]))
 
     def with_url(self, **parts: object) -> str:
         return make_url(self.url).set(**parts).render_as_string(hide_password=False)  # type: ignore[arg-type]
@@ -105,7 +101,7 @@ def _with(*statements: str, **parts: object) -> Callable[[Server], str]:
 
 def _wrong_password(server: Server) -> str:
     server.do("DROP ROLE IF EXISTS knocking", "CREATE ROLE knocking LOGIN PASSWORD 'right'")
-    rules = server.data / "pg_hba.conf"
+    rules = Path(str(make_url(server.url).query["host"])) / "pg_hba.conf"
     if "knocking" not in rules.read_text("ascii"):
         rules.write_text("local all knocking scram-sha-256\n" + rules.read_text("ascii"), "ascii")
     server.do("SELECT pg_reload_conf()")
@@ -133,16 +129,14 @@ _NO_ROOM = ("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTI
 def test_a_server_that_turns_us_away_is_told_with_what_helps(
     desk: Desk, service: Service, server: Server, address: Callable[[Server], str], code: int, words: tuple[str, ...]
 ) -> None:
-    desk.source(lines(3))
-    said = desk.run(EVENTSYNC_STATE_URL=address(server))
+    said = desk.run_with(lines(3), EVENTSYNC_STATE_URL=address(server))
     said.assert_told(code, "the state DB postgresql+psycopg://", *words)
     assert PASSWORD not in said.words
     assert service.requests() == []
 
 
 def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service: Service, server: Server) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     patient = _with_query(options="-c lock_timeout=300ms")(server)
     with psycopg.connect(server.url.replace("+psycopg", "")) as other:
         other.execute("LOCK TABLE ledger_entry IN EXCLUSIVE MODE")
@@ -155,40 +149,7 @@ def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service
 
 @pytest.mark.parametrize("spelt", ["postgres", "postgresql"])
 def test_addresses_as_other_tools_spell_them_are_taken(desk: Desk, server: Server, spelt: str) -> None:
-    desk.source(lines(3))
-    desk.run(EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt), code=0)
-
-
-FULL = """
-CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF (SELECT count(*) FROM ledger_entry WHERE state = 'delivered') > 50 THEN
-    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
-  END IF;
-  RETURN NEW;
-END $$"""
-
-
-def test_a_servers_full_disk_ends_the_run_and_the_next_one_goes_on(desk: Desk, service: Service, server: Server) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
-    server.do(FULL, "CREATE TRIGGER full_disk BEFORE UPDATE ON ledger_entry FOR EACH ROW EXECUTE FUNCTION full_disk()")
-    desk.run().assert_told(2, "no room is left", "make room on its disk")
-    assert_all_on_record(desk, service)
-    assert len(service.requests()) < ROWS
-
-    server.do("DROP TRIGGER full_disk ON ledger_entry")
-    desk.run(code=0)
-    assert_delivered(desk, service, ROWS)
-
-
-def test_runs_that_come_to_an_empty_database_at_once_make_one_ledger(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    runs = [desk.start_run("--wait") for _ in range(3)]
-    for run in runs:
-        run.ended(0)
-    assert service.outcomes() == {"created": ROWS}
-    assert_delivered(desk, service, ROWS)
+    desk.run_with(lines(3), EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt), code=0)
 
 
 def test_a_gate_is_not_opened_behind_a_stage_that_begins_in_the_same_moment(postgres: Postgres) -> None:

@@ -1,13 +1,14 @@
-"""A service that limits, pauses or loses every answer: what leaves, what the user reads, how the next runs begin."""
+"""A service that limits, pauses or loses every answer: what leaves, what the user reads, how the next and other runs go on."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from integration.desk import Desk, evenings, lines
+from integration.desk import FEED, TITLE, Command, Desk, evenings, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -50,8 +51,7 @@ def test_an_outage_costs_few_requests_and_the_run_after_it_sends_one_row_first(d
 def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
     service.switch(rate_events="6/m", rate_burst=5)
     desk.mapping(in_flight=1, max_pause="2s")
-    desk.source(lines(20))
-    said = desk.run(code=6)
+    said = desk.run_with(lines(20), code=6)
     assert said.run["outcome"] == "paused"
     assert said.run["publish"] | {"delivered": 5, "pending": 15} == said.run["publish"]
     (named,) = re.findall(r"run again after (20\S+ \S+) UTC", said.run["hint"])
@@ -64,3 +64,70 @@ def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_co
     until(lambda: datetime.now(UTC) > over, what="the moment that the hint names")  # noqa: TID251  # what people would look at
     desk.run(code=0)
     assert service.titles() == evenings(20)
+
+
+RATE = 40
+"""So low that a run meets it at full load too: two runs that do not know it yet meet it with all that is in flight."""
+OF_EACH = 160
+NIGHT_TITLE = '{join: [{from: TITLE}, " by night"]}'
+
+
+def _answered(service: Service, after: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    requests = service.requests(after=after)
+    return [one for one in requests if one["status"] == 201], [one for one in requests if one["status"] == 429]
+
+
+def _two_feeds(desk: Desk, max_pause: str = "15m") -> None:
+    for name, feed, title in (("town.yaml", FEED, TITLE), ("night.yaml", "night-hall", NIGHT_TITLE)):
+        desk.mapping(in_flight=8, max_pause=max_pause, name=name, feed=feed, title=title)
+
+
+def _start_both(desk: Desk) -> list[Command]:
+    return [desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall")]
+
+
+def _stage_both(desk: Desk) -> None:
+    _two_feeds(desk)
+    desk.source(lines(OF_EACH))
+    for feed in (FEED, "night-hall"):
+        desk.command("run", feed, "--no-dagster", "--stage-only", code=0)
+
+
+def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(any_desk: Desk, service: Service) -> None:
+    service.switch(rate_events=f"{RATE}/s", rate_burst=20)
+    _stage_both(any_desk)
+    assert any_desk.run("--publish-only", "--limit", "100").code in {0, 1}
+    assert _answered(service, 0)[1], "the limit was not met yet"
+    before = service.last_number()
+
+    for run in _start_both(any_desk):
+        run.ended(0)
+    passed, limited = _answered(service, before)
+    assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * OF_EACH - 100
+    assert len(limited) <= 4
+    for one in limited:
+        assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
+
+
+def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_nothing(desk: Desk, service: Service) -> None:
+    service.switch(rate_events=f"{RATE}/s", rate_burst=20)
+    _stage_both(desk)
+    staying, struck = _start_both(desk)
+    until(lambda: len(service.requests()) > RATE, what="both at work")
+    struck.kill()
+    said = staying.ended(0)
+    assert said.run["pace"]["most_under_way"] <= 8
+    desk.command("run", "night-hall", "--no-dagster", "--publish-only", code=0)
+    created = [one["idempotency_key"] for one in service.requests() if one["outcome"] == "created"]
+    assert len(set(created)) == len(created) == 2 * OF_EACH
+
+
+def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: Desk, service: Service) -> None:
+    service.switch(rate_events="3/m", rate_burst=3)
+    _stage_both(any_desk)
+    _two_feeds(any_desk, max_pause="2s")
+    any_desk.run("--publish-only", code=6)
+    before = service.last_number()
+
+    any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")
+    assert not service.requests(after=before)

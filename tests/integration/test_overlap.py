@@ -7,7 +7,7 @@ import signal
 
 import psutil
 import pytest
-from integration.desk import FEED, Command, Desk, evenings, lines, untidy_runs
+from integration.desk import FEED, Command, Desk, assert_delivered, evenings, lines, mid_way, untidy_runs
 from integration.service import Service
 from integration.waiting import pause, until
 from sqlalchemy import text
@@ -27,10 +27,7 @@ WAYS: tuple[tuple[str, ...], ...] = (
 
 
 def test_a_second_run_leaves_and_says_who_holds_the_feed_or_waits_for_it_and_finds_all_done(desk: Desk, service: Service) -> None:
-    service.switch(latency_ms=2_000)
-    desk.source(lines(100))
-    first = desk.start_run()
-    until(service.requests)
+    first = mid_way(desk, service, 100, after=0, latency_ms=2_000)
     second, patient = desk.run(code=4), desk.start_run("--wait")
     until(lambda: "waiting" in patient.text(".err"), what="the word that it waits")
     status = desk.command("status", "--json").document["feeds"][0]
@@ -48,8 +45,7 @@ def test_a_second_run_leaves_and_says_who_holds_the_feed_or_waits_for_it_and_fin
 
 def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out_twice(any_desk: Desk, service: Service) -> None:
     service.switch(latency_ms=20)
-    any_desk.source(lines(5))
-    any_desk.run(code=0)
+    any_desk.run_with(lines(5), code=0)
     for rows in (45, 85, 125):
         any_desk.source(lines(rows))
         started = [any_desk.start(*way) for way in WAYS]
@@ -62,23 +58,18 @@ def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out
     assert list(untidy_runs(any_desk)) == []
 
 
-def test_different_feeds_run_beside_each_other_on_one_state_db(any_desk: Desk, service: Service) -> None:
-    names = [f"feed-{number}" for number in range(4)]
-    for name in names:
-        any_desk.mapping(name=f"{name}.yaml", feed=name, title=f'{{join: [{{from: TITLE}}, " in {name}"]}}')
+def test_runs_that_come_to_an_empty_state_db_at_once_make_one_ledger(any_desk: Desk, service: Service) -> None:
     any_desk.source(lines(150))
-    for command in [any_desk.start("run", name, "--no-dagster", "--json") for name in names]:
-        assert "locked" not in command.ended(0).err
-    assert len(service.events()) == 150 * len(names)
+    for run in [any_desk.start_run("--wait") for _ in range(3)]:
+        run.ended(0)
+    assert service.outcomes() == {"created": 150}
+    assert_delivered(any_desk, service, 150)
 
 
 @pytest.mark.slow(about_s=20)
 def test_a_run_that_was_stopped_for_long_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
     desk = desk_on_postgres
-    service.switch(latency_ms=300)
-    desk.source(lines(300))
-    first = desk.start_run()
-    until(lambda: len(service.requests()) > 30)
+    first = mid_way(desk, service, 300)
     until(lambda: _is_stopped_between_transactions(first, desk))
     service.switch(latency_ms=0)
     desk.run(code=0)

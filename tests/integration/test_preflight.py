@@ -50,11 +50,9 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
 ) -> None:
     desk.edit("play: theatre", "play: workshop")
     rows = lines(40)
-    desk.source(rows)
-    assert desk.run().run["notices"] == []
+    assert desk.run_with(rows).run["notices"] == []
     service.switch(classification_list="revised")
-    desk.source([*rows, "99,An evening,2031-05-01,19:30,play,"])
-    said = desk.run()
+    said = desk.run_with([*rows, "99,An evening,2031-05-01,19:30,play,"])
     (notice,) = said.run["notices"]
     assert "changed from 2026-03-02 to 2026-10-01" in notice
     assert "gone: nightlife, workshop (now workshops?); new: podcast, workshops" in notice

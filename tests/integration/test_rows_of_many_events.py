@@ -42,17 +42,13 @@ def test_each_day_is_delivered_once_however_often_the_run_is_killed(desk: Desk, 
 
 
 @pytest.mark.usefixtures("service")
-def test_a_row_that_is_taken_away_or_called_off_is_told_for_each_of_its_days(desk: Desk) -> None:
+def test_a_row_that_is_taken_away_or_called_off_is_listed_for_each_of_its_days(desk: Desk) -> None:
     desk.run(code=0)
-    kept = [line.replace("Evening 2", "off") for line in lines(ROWS)[1:]]
-    desk.source(kept)
-    desk.run()
-    listed = desk.command("diff", "town-hall", "--json").document
-    days = sum(key.startswith("0|") for key in desk.states())
-    assert listed["counts"]["vanished"] == days
-    assert listed["counts"]["cancelled at the source"] == sum(key.startswith("2|") for key in desk.states())
-    hints = {row["hint"] for row in desk.command("rows", "town-hall", "--state", "drift", "--json").document["rows"]}
-    assert all("withdraw" in hint for hint in hints)
+    desk.run_with(line.replace("Evening 2", "off") for line in lines(ROWS)[1:])
+    counts = desk.command("diff", "town-hall", "--json").document["counts"]
+    days = {row: sum(key.startswith(f"{row}|") for key in desk.states()) for row in (0, 2)}
+    assert (counts["vanished"], counts["cancelled at the source"]) == (days[0], days[2])
+    assert all("withdraw" in row["hint"] for row in desk.rows("drift"))
 
 
 def test_one_day_of_a_row_may_be_picked_by_its_key_and_all_of_them_by_the_rows_own(desk: Desk, service: Service) -> None:

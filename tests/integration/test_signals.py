@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from integration.desk import FEED, Command, Desk, Said, evenings, line, lines, untidy_runs
+from integration.desk import FEED, Command, Desk, Said, evenings, line, lines, mid_way, untidy_runs
 from integration.service import Service
 from integration.waiting import pause, until
 from lookalikes.dagster import RUN_ID, dagster_webserver
@@ -67,8 +67,7 @@ def _assert_stopped(desk: Desk, said: Said) -> None:
 
 def _assert_all_sent(desk: Desk, service: Service, rows: int) -> None:
     service.switch(latency_ms=0, answer_delay_ms=0)
-    desk.source(lines(rows))
-    desk.run(code=0)
+    desk.run_with(lines(rows), code=0)
     assert service.titles() == evenings(rows)
 
 
@@ -122,11 +121,7 @@ def test_in_the_midst_of_a_stage(desk: Desk, service: Service) -> None:
 
 @each_signal
 def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) -> None:
-    any_desk.source(lines(150))
-    service.switch(latency_ms=300)
-    run = any_desk.start_run()
-    until(lambda: len(service.requests()) > 30)
-    said = _stop(run, number, is_prompt=False)
+    said = _stop(mid_way(any_desk, service, 150), number, is_prompt=False)
     _assert_stopped(any_desk, said)
     assert "stopping: " in said.err
     assert "in flight, up to 20 s; press Ctrl-C again to leave at once" in said.err
@@ -151,10 +146,7 @@ def test_a_run_that_the_service_made_pause_leaves_at_once_and_limits_alone_start
 
 
 def test_while_it_waits_for_another_run(desk: Desk, service: Service) -> None:
-    desk.source(lines(10))
-    service.switch(latency_ms=2_000)
-    first = desk.start_run()
-    until(service.requests)
+    first = mid_way(desk, service, 10, after=0, latency_ms=2_000)
     second = desk.start_run("--wait")
     until(lambda: "waiting" in second.text(".err"))
     said = _stop(second)
@@ -215,10 +207,7 @@ def test_a_terminals_ctrl_c_that_arrives_twice_at_once_is_one(desk: Desk, servic
 
 
 def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_all_the_same(desk: Desk, service: Service) -> None:
-    desk.source(lines(200))
-    service.switch(latency_ms=100)
-    run = desk.start_run()
-    until(service.requests)
+    run = mid_way(desk, service, 200, after=0, latency_ms=100)
     with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         pause(0.3)

@@ -1,9 +1,8 @@
-"""A state DB that is full, read-only, damaged, gone or held: one message, the right exit code, nothing sent that is not on
-record, and every row delivered once when the trouble is over.
-"""
+"""A state DB that is full, read-only, damaged, gone or held: one message, the right exit code, no row lost or doubled."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sqlite3
@@ -12,11 +11,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
-from integration.desk import Books, Desk, assert_all_on_record, assert_delivered, lines, mid_way
+from integration.desk import FEED, Books, Desk, assert_all_on_record, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import pause, until
+from privileges import bound_by_permissions
+from sqlalchemy import make_url
 
 pytestmark = pytest.mark.slow
 ROWS = 150
@@ -62,8 +65,7 @@ def _fill(disk: Path) -> Path:
 
 def test_a_disk_that_fills_while_rows_are_staged_lets_nothing_out(desk: Desk, service: Service, disk: Path) -> None:
     _remount(disk, "size=400k")
-    desk.source(lines(1_500))
-    desk.run().assert_told(2, "state.db", "no room is left", "make room")
+    desk.run_with(lines(1_500)).assert_told(2, "state.db", "no room is left", "make room")
     assert service.requests() == []
 
     _remount(disk, "size=64m")
@@ -83,8 +85,7 @@ def test_a_disk_that_fills_while_rows_are_sent_ends_the_run(desk: Desk, service:
 
 
 def test_a_disk_that_turns_read_only_is_told_and_nothing_is_sent(desk: Desk, service: Service, disk: Path) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     _remount(disk, "ro")
     desk.run().assert_told(2, "state.db", "read-only")
     assert service.requests() == []
@@ -112,8 +113,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service, damage: Callable[[bytes], bytes]) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     path = desk.folder / "state.db"
     path.write_bytes(damage(path.read_bytes()))
     desk.run().assert_told(2, "state.db", "damaged", "restore it from a backup, or move it away")
@@ -123,6 +123,12 @@ def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service
 
     desk.forget()
     _assert_the_next_run_delivers(desk, service)
+
+
+def test_a_folder_in_the_files_place_is_named(desk: Desk, service: Service) -> None:
+    (desk.folder / "state.db").mkdir()
+    desk.run_with(lines(3)).assert_told(2, "state.db", "Is a directory")
+    assert service.requests() == []
 
 
 def test_a_killed_runs_log_that_is_damaged_costs_no_row(desk: Desk, service: Service) -> None:
@@ -177,8 +183,7 @@ def hasty(desk: Desk) -> Desk:
 @pytest.mark.parametrize("how", ["IMMEDIATE", "EXCLUSIVE"])
 def test_a_file_that_another_process_holds_is_worth_coming_back_for(hasty: Desk, service: Service, how: str) -> None:
     desk = hasty
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     with closing(_hold(desk, how)):
         desk.run().assert_told(6, "state.db", "held by another process", "run again")
         assert service.requests() == []
@@ -206,3 +211,70 @@ def test_a_file_that_is_taken_for_a_moment_while_rows_are_sent_costs_nothing(has
     run.ended(0)
     assert service.outcomes() == {"created": ROWS}
     assert_delivered(desk, service, ROWS)
+
+
+READING = [
+    ("status",),
+    ("status", FEED, "--runs", "2"),
+    ("rows", FEED, "--state", "delivered"),
+    ("diff", FEED),
+    ("report", FEED),
+    ("runs",),
+    ("feeds",),
+]
+ALL_IN_ONE_PROCESS = """\
+import contextlib, io, json, sys
+from pipelines.cli.entry import main
+said = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["eventsync", *words, "--json"]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main()
+    said.append(json.loads(out.getvalue()))
+print(json.dumps(said))
+"""
+
+
+def _said_by(desk: Desk) -> list[dict[str, Any]]:
+    return [desk.command(*words, "--json", code=0).document | {"made_at": ""} for words in READING]
+
+
+def _said_where_permissions_hold(desk: Desk, state_url: str) -> list[dict[str, Any]]:
+    env = {**desk.env, "EVENTSYNC_STATE_URL": state_url}
+    said = bound_by_permissions([sys.executable, "-c", ALL_IN_ONE_PROCESS, json.dumps(READING)], env, desk.folder)
+    return [document | {"made_at": ""} for document in json.loads(said.stdout)]
+
+
+def test_commands_that_read_work_on_a_file_that_lets_us_read_only(desk: Desk, tmp_path: Path) -> None:
+    desk.run_with(lines(4), code=0)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    file = folder / "state.db"
+    file.write_bytes((desk.folder / str(make_url(desk.books.url).database)).read_bytes())
+    before = file.read_bytes()
+    file.chmod(0o400)
+    folder.chmod(0o500)
+    wanted = _said_by(desk)
+    assert _said_where_permissions_hold(desk, f"sqlite:///{file}") == wanted
+    assert [each.name for each in folder.iterdir()] == ["state.db"]
+    assert file.read_bytes() == before
+
+
+def test_commands_that_read_work_for_a_role_that_may_only_read(desk_on_postgres: Desk) -> None:
+    desk = desk_on_postgres
+    desk.run_with(lines(4), code=0)
+    with psycopg.connect(desk.books.url.replace("+psycopg", ""), autocommit=True) as connection:
+        for statement in (
+            "DROP ROLE IF EXISTS reader",
+            "CREATE ROLE reader LOGIN",
+            "ALTER ROLE reader SET default_transaction_read_only = on",
+            "GRANT USAGE ON SCHEMA public TO reader",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
+        ):
+            connection.execute(statement.encode())
+    wanted = _said_by(desk)
+    desk.env["EVENTSYNC_STATE_URL"] = make_url(desk.books.url).set(username="reader").render_as_string(hide_password=False)
+    assert _said_by(desk) == wanted
+    with psycopg.connect(desk.books.url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(b"DROP OWNED BY reader")
+        connection.execute(b"DROP ROLE reader")

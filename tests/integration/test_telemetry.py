@@ -79,8 +79,7 @@ def test_above_debug_rows_get_no_line_and_no_span_of_their_own_unless_asked_for_
         assert not [span for span in collector.spans if span.name.startswith("POST")]
         assert [span for span in collector.spans if span.name == "GET /api/public/v1/classifications"]
         service.switch(fault_per_mille=1000, faults="error_500", fault_attempts=1)
-        desk.source(lines(44))
-        desk.run(**traced, code=0)
+        desk.run_with(lines(44), **traced, code=0)
     posts = [span for span in collector.spans if span.name.startswith("POST")]
     assert [(span.is_error, span.about["http.response.status_code"]) for span in posts] == [(True, 500)] * 4
 

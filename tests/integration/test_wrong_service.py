@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from integration.desk import Desk, evenings, lines
+from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import SECRET, Service
-from integration.waiting import until
 from lookalikes.notices import closed_port
 from lookalikes.threaded import Answer, answering_by
 
@@ -67,10 +66,7 @@ def test_a_key_that_does_not_do_ends_the_run_with_the_reason(
 
 
 def test_a_key_that_is_revoked_in_the_middle_loses_nothing(desk: Desk, service: Service) -> None:
-    desk.source(lines(300))
-    service.switch(latency_ms=100)
-    run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) >= 50)
+    run = mid_way(desk, service, 300, latency_ms=100)
     service.change("/keys/default/state", state="revoked")
     account = run.ended(3).run["publish"]
     assert account["pending"] > 0 == account["uncertain"]

@@ -30,9 +30,11 @@ def serve() -> None:
         import_module(module.name)
     for driver in ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"):
         import_module(driver)
-    _make_a_state_db()
+    with tempfile.TemporaryDirectory() as folder:  # what makes its tables is imported by then
+        open_database(f"sqlite:///{folder}/state.db").dispose()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    _let_collections_pass_over_what_is_there()
+    gc.collect()
+    gc.freeze()  # a collection in a command would look at all this, and copy the pages on which it stands
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
@@ -44,18 +46,6 @@ def serve() -> None:
             require_library()  # likewise
         if os.fork() == 0:
             _shepherd(order)
-
-
-def _make_a_state_db() -> None:
-    """What makes its tables is imported by the first command that needs it: in a test, most often by each."""
-    with tempfile.TemporaryDirectory() as folder:
-        open_database(f"sqlite:///{folder}/state.db").dispose()
-
-
-def _let_collections_pass_over_what_is_there() -> None:
-    """A collection in a command would look at all that was imported before it, and copy the pages on which it stands."""
-    gc.collect()
-    gc.freeze()
 
 
 def _shepherd(order: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """A server on this machine that answers as Salesforce does: logins, REST queries, describes, limits, Bulk API 2.0 query jobs.
 
-`python -m lookalikes.salesforce [--port N]` (with `tests` on the path) runs it with a few records until it is stopped.
+`python -m lookalikes.salesforce --records N` (with `tests` on the path) runs it with so many records until it is stopped.
 """
 
 from __future__ import annotations
@@ -267,39 +267,11 @@ async def _pieces(lines: Iterator[str], cut: int) -> AsyncIterator[bytes]:
 
 
 @contextmanager
-def serving(org: Org, port: int = 0) -> Iterator[Server]:
+def serving(org: Org) -> Iterator[Server]:
     """Serve an org on loopback while the block lasts."""
     server = Server(org)
-    with app_served(server.app, port) as server.base_url:
+    with app_served(server.app) as server.base_url:
         yield server
-
-
-def demo_org() -> Org:
-    """A festival's sessions: enough of them for a run to be looked at, one that is not ready, one that was deleted."""
-    venues = [{"Id": f"a025g00000Venu{letter}AAA", "Name": name} for letter, name in zip("AB", _VENUES, strict=True)]
-    sessions = [
-        {
-            "Id": f"a015g00000Sess{chr(64 + day)}AAA",
-            "Name": f"{_NAMES[day % len(_NAMES)]} {day}",
-            "Start__c": f"2031-06-{day:02}T19:{day:02}:00.000+0000" if day != 7 else None,
-            "Stage__c": "Confirmed" if day % 6 else "Planned",
-            "Public__c": day % 5 != 0,
-            "Genres__c": "Concert;Family" if day % 2 else "Talk",
-            "Venue__c": venues[day % 2]["Id"],
-            "SystemModstamp": f"2026-05-{day:02}T08:00:00.000+0000",
-            "IsDeleted": day == 13,
-        }
-        for day in range(1, 25)
-    ]
-    fields = {"Start__c": "datetime", "Stage__c": "picklist", "Public__c": "boolean", "Genres__c": "multipicklist"}
-    return Org().add(
-        SObject("Session__c", fields, parents={"Venue__c": ("Venue__r", "Venue__c")}, records=sessions),
-        SObject("Venue__c", records=venues),
-    )
-
-
-_VENUES = ("LX Factory", "Teatro do Bairro")
-_NAMES = ("Fado under the bridge", "Late jazz", "Stories for children", "Brass on the square")
 
 
 def _large_org(count: int) -> Org:
@@ -310,11 +282,9 @@ def _large_org(count: int) -> Org:
 
 def main() -> None:
     words = argparse.ArgumentParser(description="A server that answers as Salesforce does.")
-    words.add_argument("--port", type=int, default=0)
-    words.add_argument("--records", type=int, default=0, help="so many records of Event__c, instead of a festival's sessions")
-    asked = words.parse_args()
-    org = _large_org(asked.records) if asked.records else demo_org()
-    with serving(org, asked.port) as server:
+    words.add_argument("--records", type=int, required=True, help="so many records of Event__c")
+    org = _large_org(words.parse_args().records)
+    with serving(org) as server:
         told = {"instance_url": server.base_url, "username": org.username, "password": org.password, "security_token": org.token}
         print(json.dumps(told), flush=True)
         threading.Event().wait()

@@ -295,9 +295,9 @@ def _keys() -> tuple[str, str]:
 
 
 @contextmanager
-def google_on(google: Google, port: int = 0) -> Iterator[Google]:
+def google_on(google: Google) -> Iterator[Google]:
     """Let the server answer on a free port of this machine while the block lasts."""
-    with app_served(google.app(), port) as google.base_url:
+    with app_served(google.app()) as google.base_url:
         yield google
 
 
@@ -318,14 +318,13 @@ def programme(*, rows: int = 12) -> Book:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--credentials", type=Path, required=True)
-    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--rows", type=int, default=12)
     parser.add_argument("--log", type=Path, help="a file that each request is written into")
     wishes = parser.parse_args()
     google = Google(log=wishes.log)
     book = google.add(programme(rows=wishes.rows))
     book.writers.add(ACCOUNT)
-    with google_on(google, wishes.port):
+    with google_on(google):
         google.credentials(wishes.credentials)
         print(json.dumps({"base_url": google.base_url, "spreadsheet": book.id, "account": ACCOUNT}), flush=True)
         threading.Event().wait()

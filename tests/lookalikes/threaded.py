@@ -63,9 +63,9 @@ class _AppServer(uvicorn.Server):
 
 
 @contextmanager
-def app_served(app: Any, port: int = 0) -> Iterator[str]:
+def app_served(app: Any) -> Iterator[str]:
     """Let an ASGI application answer on this machine for the length of the block; gives the base URL."""
-    with socket.create_server(("127.0.0.1", port)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         server = _AppServer(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

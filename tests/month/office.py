@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import warnings
@@ -28,11 +27,12 @@ from dagster._scheduler.scheduler import ScheduleIterationTimes, launch_schedule
 from integration.waiting import until
 from lookalikes.notices import Inbox, Told
 from month.worker import MonthClock, carry_out, definitions_at, settings_of
+from on_dagster.desk import shell_environ
 
 from mappings.row_key import FeedName
 from pipelines.before_serving import DAGSTER_YAML
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import NOTICES_SENSOR, NoticesCursor
+from pipelines.orchestration.automation import ENDED, NOTICES_SENSOR, NoticesCursor
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
@@ -59,9 +59,7 @@ class Elsewhere:
         if self._process is None:
             self._process = self._started()
             assert self.said() == "ready"
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"run_id": run_id, "at": at.isoformat()}) + "\n")
-        self._process.stdin.flush()
+        print(json.dumps({"run_id": run_id, "at": at.isoformat()}), file=self._process.stdin, flush=True)
 
     def said(self) -> object:
         """The next line that it says, waited for."""
@@ -77,8 +75,7 @@ class Elsewhere:
                 self._process = None
 
     def _started(self) -> subprocess.Popen[str]:
-        env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        env = {**env, **self.environ, "PYTHONPATH": str(_TESTS)}
+        env = shell_environ({**self.environ, "PYTHONPATH": str(_TESTS)})
         words, pipe = [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK], subprocess.PIPE
         with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
             return subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
@@ -160,8 +157,7 @@ class Office:
         self.elsewhere_until = None
 
     def _ended(self) -> int:
-        done = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-        return self.instance.get_runs_count(dg.RunsFilter(statuses=done))
+        return self.instance.get_runs_count(dg.RunsFilter(statuses=ENDED))
 
     def _seen(self) -> list[InstigatorTick]:
         """The schedule's last ticks: Dagster forgets them after a month."""
@@ -196,7 +192,7 @@ def open_office(folder: Path, environ: Mapping[str, str], clock: MonthClock, inb
 
 
 def _loaded(instance: dg.DagsterInstance) -> WorkspaceProcessContext:
-    file = Path(__file__).with_name("seen_by_dagster.py")
+    file = Path(__file__).with_name("worker.py")
     target = LoadableTargetOrigin(python_file=str(file), attribute="defs", working_directory=str(_TESTS))
     origin = InProcessCodeLocationOrigin(target, location_name=names.LOCATION)
     with warnings.catch_warnings():  # Dagster asks its own schedules for what it calls deprecated

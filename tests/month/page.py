@@ -1,15 +1,19 @@
-"""docs/a-month.md: its table is written from a month that was played, and read back by the test that plays it again."""
+"""`make month`: a month of schedules played anew, and the table of docs/a-month.md written from it; a test reads it back."""
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from time import monotonic
 
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
-from month.play import Played, expected_ticks
-from month.story import ZONE
-from written_tables import WrittenTable, table_of
+from empty_books import folder_in_memory
+from month.story import ZONE, Played, Span, expected_ticks, played, the_month
+from written_tables import WrittenTable
 
 from state.queries import RunRecord
 
@@ -17,11 +21,6 @@ TABLE = WrittenTable("a-month.md", "month")
 HEAD = ("day", "what happens", "ticks", "runs", "events", "told")
 _LATE = timedelta(minutes=30)
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-def table_of_month(month: Played) -> str:
-    """Return a month as the page tells it."""
-    return table_of(HEAD, days_of(month))
 
 
 def days_of(month: Played) -> Iterator[tuple[str, ...]]:
@@ -63,3 +62,21 @@ def _about(at: datetime, tick: InstigatorTick | None, runs: dict[str, RunRecord]
 
 def _end(run: RunRecord) -> str:
     return str(run.exit_code) if run.exit_code is not None else str(run.outcome)
+
+
+def main() -> None:
+    """Play March 2026 and write the table."""
+    span, began = Span(date(2026, 3, 1), 31), monotonic()
+    with folder_in_memory() as folder, Path(folder, "log").open("w", encoding="utf-8") as log:
+        Path(folder, "played").mkdir()
+        with (
+            redirect_stdout(log),
+            redirect_stderr(log),
+            played(Path(folder, "played"), span, the_month(span.first, span.days)) as month,
+        ):
+            table = TABLE.write(HEAD, days_of(month))
+    sys.stdout.write(f"{table}\n{monotonic() - began:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -45,12 +45,16 @@ class Service(Sandbox):
         self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def late(message: Scope) -> None:
+            if message["type"] == "http.response.start":
+                await self._wait_for_room()
+            await send(message)
+
         if scope["type"] == "http" and self.back_at is not None and self._clock.now() < self.back_at:
             await _away(self._clock.now(), self.back_at)(scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/v1/events"):
-            await self._app(scope, receive, self._behind_the_door(send))
         else:
-            await self._app(scope, receive, send)
+            is_held = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith("/v1/events")
+            await self._app(scope, receive, late if is_held else send)
 
     def hold_after(self, answers: int) -> None:
         """Let so many answers out, and keep those of all further events back, whose work is done all the same."""
@@ -59,14 +63,6 @@ class Service(Sandbox):
     def let_out(self) -> None:
         """Give the answers that were kept back."""
         self.room = None
-
-    def _behind_the_door(self, send: Send) -> Send:
-        async def late(message: Scope) -> None:
-            if message["type"] == "http.response.start":
-                await self._wait_for_room()
-            await send(message)
-
-        return late
 
     async def _wait_for_room(self) -> None:
         if self.room is not None and self.room > 0:

@@ -1,17 +1,27 @@
-"""What happens in the month beside the schedule: the partner's nights, the bad days, what a person does, and when."""
+"""Plays a month: the daemon looks some times a day, and between two looks the partner, the service and a person act.
+
+The truth about all that happened is there afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from month.office import Office
-from month.service import Service
+from lookalikes.notices import webhook
+from month.office import CLOCK, FEED, Office, open_office
+from month.service import SECRET, Service, serving
+from month.worker import MonthClock
+from on_dagster import desk
 
 from pipelines.run.options import RunOptions
+from state.database import StateDb
+from state.opening import open_database
+from state.queries import LedgerQueries, RunRecord
 
 ZONE = ZoneInfo("Europe/Warsaw")
 NIGHT = time(1)
@@ -22,37 +32,30 @@ MANY = 12
 LET_OUT = 5
 """So many answers get out before the rest is kept back."""
 _FIRST_DAY = date(2027, 6, 1)
-_HEADER = "ID,TITLE,DAY,HOUR,GENRE"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One event of the agenda."""
-
-    number: int
-    title: str
-    day: str
-
-    def __str__(self) -> str:
-        return f"{self.number},{self.title},{self.day},19:30,concert"
+CRON = "30 2,14 * * *"
+_LOOK = timedelta(minutes=30, seconds=20)
+_HOURS = frozenset({0, 1, 6, 8, 12, 13, 20, 22})
+"""The daemon looks a little after the half of these hours (UTC): all ticks are due in one of them, whatever clocks do."""
+_RUNS = 1_000
+MAPPING = desk.MAPPING.replace("15 */2 * * *", CRON).format(feed=FEED, source="events.csv")
 
 
 @dataclass
 class Partner:
-    """`rows` is the agenda now, `ever` the title under which each row was first laid down in good order."""
+    """`rows`: title and day of each event of the agenda, by its number; `ever`: the title first laid down in good order."""
 
     file: Path
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, tuple[str, str]] = field(default_factory=dict)
     ever: dict[int, str] = field(default_factory=dict)
 
     def add(self, count: int, *, day: str = "") -> None:
         """Put new events into the agenda, at its end; each on a day of its own, or all on `day`."""
-        first = max(self.ever | dict.fromkeys(self.rows, ""), default=0) + 1
+        first = max({*self.ever, *self.rows}, default=0) + 1
         for number in range(first, first + count):
-            self.rows[number] = Row(number, f"Evening {number}", day or str(_FIRST_DAY + timedelta(days=number)))
+            self.rows[number] = (f"Evening {number}", day or str(_FIRST_DAY + timedelta(days=number)))
 
-    def change(self, *numbers: int, **cells: str) -> None:
-        self.rows |= {number: replace(self.rows[number], **cells) for number in numbers}
+    def name(self, number: int, title: str) -> None:
+        self.rows[number] = (title, self.rows[number][1])
 
     def drop(self, *numbers: int) -> None:
         for number in numbers:
@@ -63,12 +66,13 @@ class Partner:
         self.drop(*sorted(self.rows)[: len(self.rows) * 2 // 3])
 
     def mend_days(self) -> None:
-        self.change(*(row.number for row in self.rows.values() if row.day == "soon"), day="2027-06-02")
+        self.rows |= {number: (title, "2027-06-02") for number, (title, day) in self.rows.items() if day == "soon"}
 
-    def deliver(self, header: str = _HEADER) -> None:
+    def deliver(self, header: str = desk.HEADER) -> None:
         """Lay the file down."""
-        self.file.write_text("\n".join([header, *map(str, self.rows.values())]) + "\n", "utf-8")
-        self.ever = {number: row.title for number, row in self.rows.items() if row.day.startswith("20")} | self.ever
+        lines = [f"{number},{title},{day},19:30,concert" for number, (title, day) in self.rows.items()]
+        self.file.write_text("\n".join([header, *lines]) + "\n", "utf-8")
+        self.ever = {number: title for number, (title, day) in self.rows.items() if day.startswith("20")} | self.ever
 
 
 @dataclass
@@ -134,15 +138,15 @@ def _bad_days(first: date) -> Iterator[Happening]:
         return _at(first.replace(day=number), clock, told, act)
 
     yield on(1, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
-    yield on(
-        3, NIGHT, "an event that is online is edited", _then(lambda partner: partner.change(5, title="Evening 5 in the garden"))
-    )
-    yield on(5, NIGHT, "the edit is taken back", _then(lambda partner: partner.change(5, title="Evening 5")))
+    yield on(3, NIGHT, "an event that is online is edited", _then(lambda partner: partner.name(5, "Evening 5 in the garden")))
+    yield on(5, NIGHT, "the edit is taken back", _then(lambda partner: partner.name(5, "Evening 5")))
     yield on(7, NIGHT, "two events that are over leave the file", _then(lambda partner: partner.drop(1, 2)))
     yield on(8, NIGHT, "a column has another name", _rename_a_column)
     yield on(8, time(12), "the file is mended", lambda world: world.partner.deliver())
     yield on(10, NIGHT, "the file is empty", lambda world: world.partner.file.write_text("", "utf-8"))
-    yield on(10, time(12), "then only its header is there", lambda world: world.partner.file.write_text(f"{_HEADER}\n", "utf-8"))
+    yield on(
+        10, time(12), "then only its header is there", lambda world: world.partner.file.write_text(f"{desk.HEADER}\n", "utf-8")
+    )
     yield on(12, NIGHT, "the file is late", lambda world: world.partner.file.unlink())
     yield on(12, time(10), "it comes at 10:00")
     yield on(14, NIGHT, "the service is away until 20:00", _gone_until(first.replace(day=14), time(20)))
@@ -188,9 +192,13 @@ def _begin(world: World) -> None:
     world.partner.deliver()
 
 
+def _lay_down_the_header(world: World) -> None:
+    world.partner.file.write_text(f"{desk.HEADER}\n", "utf-8")
+
+
 def _rename_a_column(world: World) -> None:
     world.partner.add(1)
-    world.partner.deliver(_HEADER.replace("TITLE", "NAME"))
+    world.partner.deliver(desk.HEADER.replace("TITLE", "NAME"))
 
 
 def _many_and_slow(world: World) -> None:
@@ -208,3 +216,88 @@ def _let_out(world: World) -> None:
 def _kill(world: World) -> None:
     world.office.elsewhere.kill()
     world.service.let_out()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The days that are played."""
+
+    first: date
+    days: int
+
+    @property
+    def begin(self) -> datetime:
+        return datetime.combine(self.first, time(), ZONE)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.combine(self.first + timedelta(days=self.days), time(), ZONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A span that was played, with all who acted in it still there; `happened` by time."""
+
+    span: Span
+    happened: tuple[Happening, ...]
+    partner: Partner
+    service: Service
+    office: Office
+    engine: StateDb
+
+    @property
+    def runs(self) -> tuple[RunRecord, ...]:
+        """All runs, by time."""
+        return LedgerQueries(self.engine).runs(feed=FEED, limit=_RUNS)[::-1]
+
+
+@contextmanager
+def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Played]:
+    """Play a story in an empty folder."""
+    happened = tuple(sorted(story, key=lambda happening: happening.at))
+    clock = MonthClock(span.begin, folder / CLOCK)
+    (folder / "feeds").mkdir()
+    (folder / "feeds" / "town-hall.yaml").write_text(MAPPING, "utf-8")
+    with ExitStack() as stack:
+        service = stack.enter_context(serving(clock))
+        inbox = stack.enter_context(webhook())
+        environ = {
+            "EVENT_API_BASE_URL": service.base_url,
+            "EVENT_API_KEY": SECRET,
+            "EVENTSYNC_FEEDS": str(folder / "feeds"),
+            "EVENTSYNC_STATE_URL": f"sqlite:///{folder / 'state.db'}",
+            "EVENTSYNC_NOTIFY": inbox.address(),
+            "DAGSTER_HOME": str(folder / "home"),
+        }
+        office = stack.enter_context(open_office(folder, environ, clock, inbox))
+        partner = Partner(folder / "events.csv")
+        _play(World(partner, service, office), span, happened)
+        engine = open_database(office.settings.state_url)
+        stack.callback(engine.dispose)
+        yield Played(span, happened, partner, service, office, engine)
+
+
+def expected_ticks(span: Span) -> Iterator[datetime]:
+    """Yield the schedule's ticks in UTC, worked out from the calendar alone: twice a day by the feed's own clock."""
+    for number in range(span.days):
+        for clock in (time(2, 30), time(14, 30)):
+            wall = datetime.combine(span.first + timedelta(days=number), clock)
+            at = wall.replace(tzinfo=ZONE, fold=1).astimezone(UTC)  # of a time that clocks show twice the second
+            if at.astimezone(ZONE).replace(tzinfo=None) != wall:  # and of one that they skip the moment to which they go
+                at = wall.replace(hour=wall.hour + 1, minute=0, tzinfo=ZONE).astimezone(UTC)
+            yield at
+
+
+def _play(world: World, span: Span, happened: Iterable[Happening]) -> None:
+    looks = [Happening(at, "", lambda world, at=at: world.office.beat(at)) for at in _looks(span)]
+    for happening in sorted([*looks, *happened], key=lambda one: one.at):
+        world.office.clock.set(happening.at)
+        happening.act(world)
+
+
+def _looks(span: Span) -> Iterator[datetime]:
+    at = span.begin.astimezone(UTC)
+    while at + _LOOK < span.end:
+        if at.hour in _HOURS:
+            yield at + _LOOK
+        at += timedelta(hours=1)

@@ -12,10 +12,10 @@ import pytest
 from dagster._core.scheduler.instigation import TickStatus
 from empty_books import folder_in_memory
 from month.office import FEED
-from month.page import TABLE, table_of_month
-from month.play import Played, Span, expected_ticks, played
-from month.story import ZONE, a_quiet_time, hard_days, the_month
+from month.page import HEAD, TABLE, days_of
+from month.story import ZONE, Played, Span, a_quiet_time, expected_ticks, hard_days, played, the_month
 from sqlalchemy import select
+from written_tables import table_of
 
 from pipelines.notices import Cause
 from state.database import reading
@@ -115,7 +115,7 @@ def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(folder: Path) -
         _assert_each_cause_is_told_once_and_its_end_once(month, [Cause.VANISHED])
         _assert_no_time_of_the_state_db_is_the_machines(month)
         _assert_no_run_waits(month, _march(23, 14, 30))
-        assert table_of_month(month) == TABLE.read()
+        assert table_of(HEAD, days_of(month)) == TABLE.read()
 
 
 def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(folder: Path) -> None:

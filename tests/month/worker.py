@@ -25,7 +25,7 @@ from dagster._core.test_utils import freeze_time
 from pipelines.definitions import build_definitions
 from pipelines.launcher import process_tags
 from pipelines.run.context import RunContext, open_context
-from pipelines.settings import Settings, read_settings
+from pipelines.settings import Settings, current_settings, read_settings
 from pipelines.telemetry.logs import configure_logs
 
 
@@ -61,6 +61,13 @@ def definitions_at(settings: Settings, now: Callable[[], datetime]) -> dg.Defini
             yield replace(context, now=now)
 
     return build_definitions(settings, open_then)
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What the scheduler loads: the project's definitions, without its logs."""
+    settings = current_settings()
+    return build_definitions(settings, lambda: open_context(settings))
 
 
 def carry_out(instance: dg.DagsterInstance, definitions: dg.Definitions, run_id: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, MAPPING, Desk
+from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 
 AT = datetime(2031, 5, 1, 14, 15, tzinfo=UTC)
 KEY = dg.AssetKey(["broken_feeds", "broken_yaml"])
@@ -103,6 +103,12 @@ def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) 
     assert {job.name for job in definitions.resolve_all_job_defs() if job.name.startswith("sync_")} == {"sync_town_hall"}
     assert definitions.resolve_schedule_def("sync_town_hall_schedule").cron_schedule == "15 */2 * * *"
     assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_a_schedule_that_is_itself_the_mistake_is_not_kept(desk: Desk) -> None:
+    definitions = break_one(desk, MAPPING.replace("15 */2", "61 */2"))
+    assert definitions.resolve_job_def("sync_night_walks")
+    assert schedules_of_feeds(definitions) == ["sync_town_hall_schedule"]
 
 
 @pytest.mark.parametrize("owner", ["The agenda desk", "team:agenda", "ana@", "agenda@example.org", ".x@example.org", "team:"])

@@ -9,6 +9,8 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feeds
 
+from mappings.errors import MappingFileError
+from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
@@ -103,3 +105,18 @@ def test_whatever_a_person_writes_into_the_cursor_has_the_feed_run(desk: Desk, c
     desk.mapping(text=WATCHED)
     (request,) = look(desk, cursor).run_requests
     assert request.run_key is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind", "words"),
+    [
+        ("{{look_every: 5m}}", "salesforce\n  object: Event__c", "a source of kind salesforce cannot be looked at"),
+        ("{{look_every: 5s}}", "csv\n  path: a.csv", '"5s" is too often'),
+        ("{{timezone: Europe/Warsaw}}", "csv\n  path: a.csv", "a schedule says when"),
+    ],
+)
+def test_a_schedule_that_could_not_be_kept_is_a_mistake_at_its_place(desk: Desk, schedule: str, kind: str, words: str) -> None:
+    text = WATCHED.replace("{{look_every: 5m}}", schedule).replace("csv\n  path: ../{source}", kind)
+    with pytest.raises(MappingFileError, match=r"town-hall\.yaml:") as refused:
+        load_feed(desk.mapping(text=text))
+    assert words in str(refused.value)

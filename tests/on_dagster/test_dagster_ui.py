@@ -147,13 +147,6 @@ def test_a_run_is_submitted_to_the_webserver_with_its_options_and_ends_with_its_
     assert tags["eventsync/launched_by"] == "cli"
 
 
-def test_the_secret_of_the_demos_key_is_not_in_dagsters_home(demo: Ui) -> None:
-    secret = next(child.environ() for child in demo.children() if "EVENT_API_KEY" in child.environ())["EVENT_API_KEY"]
-    files = [path for path in demo.home.rglob("*") if path.is_file()]
-    assert len(secret) > 12
-    assert not [path for path in files if secret.encode() in path.read_bytes()]
-
-
 @contextmanager
 def ui_at_work(desk: Desk, *, rows: int, latency_ms: int) -> Iterator[tuple[Ui, subprocess.Popen[str]]]:
     """A UI of the desk's own, and who has submitted a run to it that has sent some of its rows."""

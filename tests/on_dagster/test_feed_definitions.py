@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
+from reference_pages.__main__ import write_assets
 
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_folder
@@ -159,3 +161,14 @@ def test_a_source_stands_under_dagsters_own_name_for_its_kind_with_its_place(
     desk.mapping(text=MAPPING.replace("\n  kind: csv\n  path: ../{source}", f" {source}".replace("{", "{{").replace("}", "}}")))
     spec = spec_of(desk.definitions(), SOURCE)
     assert (set(spec.kinds), spec.metadata["source"]) in [({kind}, shown), ({kind}, shown.value)]
+
+
+def test_the_page_about_assets_is_what_the_definitions_say() -> None:
+    page = Path(__file__).parents[2] / "docs" / "assets.md"
+    assert page.read_text("utf-8") == write_assets(), "generate it again: make reference"
+
+
+def test_what_has_no_public_name_in_dagster_is_imported_in_one_module_only() -> None:
+    private, package = re.compile(r"^\s*(?:from|import) dagster\w*\._", re.MULTILINE), Path(names.__file__).parents[1]
+    found = {path.name for path in package.rglob("*.py") if private.search(path.read_text("utf-8"))}
+    assert found == {"dagster_private.py"}

@@ -37,12 +37,9 @@ def test_a_run_publishes_every_row_once_and_tells_both_accounts_as_numbers(desk:
     book = desk.book(result.run_id)
     assert (book.dagster_run_id, book.outcome, book.exit_code) == (result.run_id, "done", 0)
     again = desk.run()
-    assert again.success
-    assert (*numbers(metadata_of(again, "staged"), "unchanged"), *numbers(metadata_of(again, "published"), "delivered")) == (
-        10,
-        0,
-    )
-    assert (len(desk.events()), desk.posts()) == (10, 10)
+    assert numbers(metadata_of(again, "staged"), "unchanged", "new") == (10, 0)
+    assert numbers(metadata_of(again, "published"), "delivered") == (0,)
+    assert (again.success, len(desk.events()), desk.posts()) == (True, 10, 10)
 
 
 def test_a_run_tells_what_it_has_seen_of_the_source(desk: Desk) -> None:
@@ -63,11 +60,8 @@ def observed(result: dg.ExecuteInProcessResult) -> Mapping[str, dg.MetadataValue
 
 def test_to_observe_a_source_is_a_glance_that_neither_reads_nor_sends(desk: Desk) -> None:
     job = dg.define_asset_job("look", selection=[dg.AssetKey([FEED, "source"])])
-    result = (
-        dg.Definitions.merge(desk.definitions(), dg.Definitions(jobs=[job]))
-        .resolve_job_def("look")
-        .execute_in_process(instance=desk.instance)
-    )
+    with_job = dg.Definitions.merge(desk.definitions(), dg.Definitions(jobs=[job]))
+    result = with_job.resolve_job_def("look").execute_in_process(instance=desk.instance)
     assert observed(result)["files"].value == 1
     assert desk.look("/requests")["requests"] == []
 
@@ -188,13 +182,6 @@ def test_an_announced_refusal_is_a_warning_of_its_own_check_and_blocks_nothing(d
     (notice,) = desk.book(result.run_id).notices
     for text in (check.description or "", notice):
         assert "`organizer` is required" in text
-
-
-def test_a_refusal_that_comes_as_announced_fails_the_run_after_one_row(desk: Desk) -> None:
-    desk.switch(contract="new_required_field")
-    description, told = failure_of(desk.run())
-    assert (told["outcome"], told["exit_code"], desk.posts()) == ("stopped by a brake", 5, 1)
-    assert "9 rows were not sent" in description
 
 
 def test_a_changed_list_of_classifications_is_shown_with_what_was_staged(desk: Desk) -> None:

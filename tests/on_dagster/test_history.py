@@ -39,14 +39,11 @@ def test_old_runs_go_with_their_logs_and_what_is_known_of_the_assets_stays(desk:
 
 def test_the_job_keeps_ninety_days_unless_it_is_told_otherwise_and_never_less_than_a_week(desk: Desk) -> None:
     recent = desk.run().run_id
-    job = desk.definitions().resolve_job_def(JOB)
+    definitions = desk.definitions()
+    assert definitions.resolve_schedule_def(names.schedule_of_job(JOB)).default_status is dg.DefaultScheduleStatus.STOPPED
+    job = definitions.resolve_job_def(JOB)
     assert job.execute_in_process(instance=desk.instance).success
     assert recent in run_ids(desk)
     config = {"ops": {"forget": {"config": {"days": 1}}}}
     assert not job.execute_in_process(instance=desk.instance, run_config=config, raise_on_error=False).success
     assert recent in run_ids(desk)
-
-
-def test_its_schedule_is_off_until_somebody_switches_it_on(desk: Desk) -> None:
-    schedule = desk.definitions().resolve_schedule_def(names.schedule_of_job(JOB))
-    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED

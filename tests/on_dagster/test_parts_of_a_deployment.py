@@ -44,27 +44,18 @@ class Deployment:
     web_port: int
 
     def start(self, part: str) -> subprocess.Popen[bytes]:
-        """Start a part as its container would, in a process group of its own, with what it prints in a file of its name."""
-        with (self.desk.folder / f"{part}.log").open("ab") as log:
-            return subprocess.Popen(
-                [DEPLOY / "entrypoint.sh", *self._command(part)],
-                cwd=self.desk.folder,
-                env=self._heard(part),
-                stdout=log,
-                stderr=log,
-                process_group=0,
-            )
+        """Start a part as its container would, in a process group of its own, with what it prints in a file of its name.
 
-    def _heard(self, part: str) -> dict[str, str]:
-        """What works on no feed knows neither the service nor the state DB."""
-        return {name: value for name, value in self.environ.items() if part == "code" or not name.startswith("EVENT")}
-
-    def _command(self, part: str) -> list[str]:
+        What works on no feed knows neither the service nor the state DB.
+        """
         compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-        ports = {"4266": str(self.code_port), "3000": str(self.web_port)}
+        here = {"4266": str(self.code_port), "3000": str(self.web_port), "0.0.0.0": "127.0.0.1"}
         home = self.environ["DAGSTER_HOME"]
         words = [word.replace("/srv/eventsync/dagster", home) for word in compose["services"][part]["command"]]
-        return [{**ports, "0.0.0.0": "127.0.0.1"}.get(word, word) for word in words]
+        env = {name: value for name, value in self.environ.items() if part == "code" or not name.startswith("EVENT")}
+        command, cwd = [DEPLOY / "entrypoint.sh", *(here.get(word, word) for word in words)], self.desk.folder
+        with (cwd / f"{part}.log").open("ab") as log:
+            return subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log, process_group=0)
 
     def is_healthy(self, part: subprocess.Popen[bytes]) -> bool:
         assert part.poll() is None, self.words()
@@ -85,27 +76,20 @@ class Deployment:
         return {run["runId"]: run["status"] for run in data["runsOrError"]["results"]}
 
     def cli(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [DEPLOY / "entrypoint.sh", *words],
-            cwd=self.desk.folder,
-            env={**self.environ, "EVENTSYNC_DAGSTER_URL": f"http://127.0.0.1:{self.web_port}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        env = {**self.environ, "EVENTSYNC_DAGSTER_URL": f"http://127.0.0.1:{self.web_port}"}
+        command, pipe = [DEPLOY / "entrypoint.sh", *words], subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.desk.folder, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
     """The folder that a wheel of the project installs as."""
-    made, site = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("site")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made], cwd=ROOT, check=True, capture_output=True
-    )
-    (packed,) = made.glob("*.whl")
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel"]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    (packed,) = (tmp_path / "wheel").glob("*.whl")
     with zipfile.ZipFile(packed) as archive:
-        archive.extractall(site)
-    return site
+        archive.extractall(tmp_path / "site")
+    return tmp_path / "site"
 
 
 @pytest.fixture
@@ -164,11 +148,8 @@ def stop(part: subprocess.Popen[bytes]) -> int:
 def test_a_run_is_submitted_worked_on_beside_the_code_and_ends_in_good_order_with_its_container(deployment: Deployment) -> None:
     desk = deployment.desk
     with at_work(deployment) as parts:
-        assert {path.name for path in Path(deployment.environ["DAGSTER_HOME"]).iterdir()} <= {
-            "dagster.yaml",
-            "workspace.yaml",
-            "storage",
-        }, "what else is written there is not in a container that may write nowhere"
+        written = {path.name for path in Path(deployment.environ["DAGSTER_HOME"]).iterdir()}
+        assert written <= {"dagster.yaml", "workspace.yaml", "storage"}, "a container may write nothing else there"
         desk.switch(latency_ms=500)
         cut_short = deployment.cli("run", FEED, "--json")
         until(lambda: desk.posts() > 4, what="the first events")

@@ -7,25 +7,22 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from on_dagster.desk import FEED, MAPPING, Desk, line, shell_environ
+from on_dagster.desk import FEED, Desk, shell_environ
 
 PROGRAMS = Path(sys.executable).parent
 
 
-def ended(desk: Desk, words: Sequence[str], **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a person of the usual umask, with the state DB and Dagster's home where they lie by default."""
+def run(desk: Desk, *words: str, **env: str) -> Path:
+    """Run a command as a person of the usual umask, where all is kept as it is by default; return that folder."""
     given = {name: value for name, value in desk.environ.items() if name not in {"EVENTSYNC_STATE_URL", "DAGSTER_HOME"}}
-    command = [str(PROGRAMS / words[0]), *words[1:]]
-    environ = shell_environ({**given, "EVENTSYNC_LOG": "json debug", **env})
-    done = subprocess.run(
-        command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, timeout=120, check=False
-    )
+    command, environ = [str(PROGRAMS / words[0]), *words[1:]], shell_environ({**given, "EVENTSYNC_LOG": "json debug", **env})
+    done = subprocess.run(command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done
+    return desk.folder / ".eventsync"
 
 
 def mode(path: Path) -> str:
@@ -40,39 +37,29 @@ def open_to_others(folder: Path) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ["run", FEED],
-        ["backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01"],
-        pytest.param(["demo"], marks=pytest.mark.slow(about_s=30)),
+        ("run", FEED),
+        ("backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01"),
+        pytest.param(("demo",), marks=pytest.mark.slow(about_s=30)),
     ],
     ids=lambda words: words[0],
 )
-def test_what_a_command_keeps_is_for_its_owner_alone(words: list[str], desk: Desk) -> None:
-    ended(desk, ["eventsync", *words])
-    kept = desk.folder / ".eventsync"
+def test_what_a_command_keeps_is_for_its_owner_alone(words: tuple[str, ...], desk: Desk) -> None:
+    kept = run(desk, "eventsync", *words)
     assert open_to_others(kept) == {}
-    assert {path.name for path in (kept / "demo" if words == ["demo"] else kept).iterdir()} >= {"dagster", "state.db"}
+    assert {path.name for path in (kept / "demo" if words == ("demo",) else kept).iterdir()} >= {"dagster", "state.db"}
 
 
-def test_a_run_that_dagster_itself_has_started_keeps_the_state_db_for_its_owner_alone(desk: Desk) -> None:
+def test_what_an_earlier_version_or_dagster_itself_has_left_open_is_narrowed(desk: Desk) -> None:
     home = desk.folder / ".eventsync" / "dagster"
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    job = ["dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync_town_hall"]
-    ended(desk, job, DAGSTER_HOME=str(home))
-    kept = desk.folder / ".eventsync"
-    assert mode(kept) == "0o700"
-    assert [mode(path) for path in kept.glob("state.db*")] == ["0o600"] * len(list(kept.glob("state.db*")))
-    assert (kept / "state.db").exists()
-
-
-def test_what_an_earlier_version_left_open_is_narrowed(desk: Desk) -> None:
-    ended(desk, ["eventsync", "run", FEED])
-    kept = desk.folder / ".eventsync"
-    for path in (kept, kept / "dagster"):
-        path.chmod(0o755)
-    (kept / "state.db").chmod(0o644)
-    ended(desk, ["eventsync", "run", FEED])
-    assert [mode(kept), mode(kept / "dagster"), mode(kept / "state.db")] == ["0o700", "0o700", "0o600"]
+    job = ("dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync_town_hall")
+    kept = run(desk, *job, DAGSTER_HOME=str(home))
+    assert (mode(kept), {mode(path) for path in kept.glob("state.db*")}) == ("0o700", {"0o600"})
+    for path in (kept, home, kept / "state.db"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    run(desk, "eventsync", "run", FEED)
+    assert [mode(kept), mode(home), mode(kept / "state.db")] == ["0o700", "0o700", "0o600"]
 
 
 def test_a_folder_that_a_person_has_made_stays_as_it_is_and_what_is_made_in_it_for_the_state_db_is_private(desk: Desk) -> None:
@@ -80,20 +67,21 @@ def test_a_folder_that_a_person_has_made_stays_as_it_is_and_what_is_made_in_it_f
     shared.mkdir()
     shared.chmod(0o755)
     for place in ("state.db", "deep/state.db"):
-        ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL=f"sqlite:///shared/{place}")
+        run(desk, "eventsync", "run", FEED, "--no-dagster", EVENTSYNC_STATE_URL=f"sqlite:///shared/{place}")
     assert mode(shared) == "0o755"
     assert {mode(path) for path in shared.iterdir() if path.is_file()} == {"0o600"}
     assert open_to_others(shared / "deep") == {}
 
 
 def test_an_export_is_private_and_what_a_person_asked_for_follows_the_umask(desk: Desk) -> None:
-    desk.source([line(1), line(2, day="someday")])
-    desk.mapping(text=MAPPING.replace("rejected: 20%", "rejected: 90%"))
-    ended(desk, ["eventsync", "run", FEED])
-    ended(desk, ["eventsync", "state", "export", "books.gz"])
-    ended(desk, ["eventsync", "rows", FEED, "--state", "rejected", "--csv", "rows.csv"])
-    ended(desk, ["eventsync", "report", FEED, "--html", "page.html"])
-    ended(desk, ["eventsync", "metrics", "--out", "numbers.prom"])
+    for words in (
+        ("run", FEED),
+        ("state", "export", "books.gz"),
+        ("rows", FEED, "--state", "rejected", "--csv", "rows.csv"),
+        ("report", FEED, "--html", "page.html"),
+        ("metrics", "--out", "numbers.prom"),
+    ):
+        run(desk, "eventsync", *words)
     modes = {name: mode(desk.folder / name) for name in ("books.gz", "rows.csv", "page.html", "numbers.prom")}
     assert modes == {"books.gz": "0o600", "rows.csv": "0o644", "page.html": "0o644", "numbers.prom": "0o644"}
 

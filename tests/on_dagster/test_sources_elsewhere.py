@@ -55,15 +55,6 @@ def test_both_are_materialized_and_sent_once(desk: DeskElsewhere) -> None:
     assert (desk.posts(), posts_of(desk)) == (sent, written)
 
 
-def test_a_run_that_finds_the_sheet_unchanged_reads_nothing_and_leaves_every_word_in_it(desk: DeskElsewhere) -> None:
-    desk.run(feed=SHEET)
-    desk.run(feed=SHEET)  # our own words were a change
-    said, written = desk.places.said(), posts_of(desk)
-    third = desk.run(feed=SHEET)
-    assert (third.success, metadata_of(third, "staged", SHEET)["read"].value) == (True, 0)
-    assert (desk.places.said(), posts_of(desk)) == (said, written)
-
-
 def test_a_sheet_that_takes_no_words_is_a_notice_and_the_run_is_well(desk: DeskElsewhere) -> None:
     (book,) = desk.places.google.books.values()
     book.writers.clear()

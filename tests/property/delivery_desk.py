@@ -1,6 +1,6 @@
 """One feed and its worker on virtual time: the real stage and publish over a real state DB, killed where a test says.
 
-The service is a model (`model_service`), the state DB one of `state_dbs`; what must hold is `test_delivery_machine`'s.
+The service is a model (`model_service`); what must hold is `test_delivery_machine`'s.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TypeVar
 
 import httpx
 from property.model_service import Death, KilledError, ModelService
-from property.state_dbs import Books
 from pydantic import SecretStr
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, delete, event
 from unit.connectors_api.wired import SECRET
 from virtual_time import at_once
 
@@ -40,6 +39,7 @@ from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import ReadPlan, StageJob, stage
+from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
@@ -47,7 +47,9 @@ from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import open_outbox
 from state.ledger.standing import FeedScope, RowRecord
+from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter, RunRecord
+from state.tables import METADATA
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
@@ -126,6 +128,18 @@ class NoCovers:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+class Books:
+    """A state DB for one example after another: it is emptied in place, so that statements are compiled only once."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_database(url)
+
+    def empty(self) -> None:
+        with writing(self.engine) as connection:
+            for table in reversed(METADATA.sorted_tables):
+                connection.execute(delete(table))
 
 
 class Worker:
@@ -217,7 +231,8 @@ class Worker:
         )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
-        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, key_memory_s=KEY_MEMORY_S)
+        keys = [RowKey(key) for key in options.keys] or None
+        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, keys=keys, key_memory_s=KEY_MEMORY_S)
         drain = Drain(outbox, IN_FLIGHT, GRACE_S, lambda _rows: None)
         self._publish_in_virtual_time(drain)
         account = outbox.account()

@@ -29,7 +29,7 @@ Slot = tuple[Any, Any]
 def _atoms() -> tuple[Any, ...]:
     texts = ("seven", "", " ", "$", "$$", "$nothing", "$day", "$item", "0", "-1", "7", "1e999", "nan", "Infinity", "9" * 40)
     words = ("true", "off", "reject", "warn", "draft", "next_day", "(", "[a-", "a{9999}", "%Y", "%", "{", "\\", "\\9", "é\u0301")
-    names = [
+    names = (
         "_x",
         "a.b",
         "a..b",
@@ -43,13 +43,11 @@ def _atoms() -> tuple[Any, ...]:
         "Europe/Lisbon",
         "utf-8",
         "rot13",
-    ]
+    )
     spans = ("90d", "-90d", "999999d", "0s", "5%", "500%", "2026-02-30", "2026-02-28", "25:00", "0001-01-01T00:00:00Z", "\u0662")
     odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ")
     values = (None, True, False, 0, -1, 10**30, 1.5, float("inf"), date(2026, 2, 28), [], {}, [[]], [[["x"]]], {"": ""}, [None])
-    blocks: tuple[Any, ...] = (
-        *({"use": "x"}, {"use": []}, {"from": []}, {"from": "$a"}, {"column": "A"}, [{}], {"a": {"b": {"c": "d"}}}, ["x", "x"]),
-    )
+    blocks = ({"use": "x"}, {"use": []}, {"from": []}, {"from": "$a"}, {"column": "A"}, [{}], {"a": {"b": {"c": 1}}}, ["x", "x"])
     return (*texts, *words, *names, *spans, *odd, *values, *blocks)
 
 
@@ -240,21 +238,9 @@ def _lines(random: Random, text: str) -> str:
 
 def _characters(random: Random, text: str) -> str:
     odd = "\x00\x07\ufeff\u2028\x85\ufffe😀\r\t'\"{}[]:,#|"
-    yaml_words = [
-        "&a ",
-        "*a ",
-        "!!binary ",
-        "!!python/object:os.system ",
-        "!x ",
-        "<<: ",
-        "? ",
-        "- ",
-        "---\n",
-        "...\n",
-        "%YAML 1.1\n",
-    ]
+    tags = ("&a ", "*a ", "!!binary ", "!!python/object:os.system ", "!x ", "<<: ", "? ", "- ", "---\n", "...\n", "%YAML 1.1\n")
     at = random.randrange(len(text) + 1)
-    return text[:at] + random.choice([*odd, *yaml_words]) + text[at + random.randint(0, 1) :]
+    return text[:at] + random.choice([*odd, *tags]) + text[at + random.randint(0, 1) :]
 
 
 def _anchors(random: Random, text: str) -> str:
@@ -271,22 +257,11 @@ def _anchors(random: Random, text: str) -> str:
 TEXT: tuple[Callable[[Random, str], str], ...] = (_cut, _lines, _lines, _characters, _characters, _anchors)
 
 _NO_FILES = (
-    b"",
-    b"\xef\xbb\xbf",
-    b"\xff\xfea\x00,\x00",
-    b"PK\x03\x04" + bytes(range(256)),
-    b"\x00" * 100,
-    b"\n\r\n \n",
-    b",,,\n1,2,3,4\n",
-    b"city\nLisboa\n",
-    b"city,city\nLisboa,Lisboa\n",
-    b'city,"placeId\n' + b"x" * 200_000,
-    b"city,placeId\n" + b"Lisboa,pt\n" * 20_000,
-    b"[" * 10_000,
-    b"let: []\nsteps: x\n",
+    *(b"", b"\xef\xbb\xbf", b"\xff\xfea\x00,\x00", b"PK\x03\x04" + bytes(range(256)), b"\x00" * 100, b"\n\r\n \n", b"[" * 10_000),
+    *(b",,,\n1,2,3,4\n", b"city\nLisboa\n", b"city,city\nLisboa,Lisboa\n", b'city,"placeId\n' + b"x" * 200_000),
+    *(b"city,placeId\n" + b"Lisboa,pt\n" * 20_000, b"let: []\nsteps: x\n", b"let: &let {x: *let, <<: *let}\n"),
     b"let: {a: $b, b: $a}\nsteps: {a: [{use: b}], b: {use: a}}\n",
     b"include: [_campaigns.yaml, _conferences.yaml]\nlet: {}\n",
-    b"let: &let {x: *let, <<: *let}\n",
 )
 """What may stand where a lookup file or an included file should be."""
 

@@ -65,7 +65,7 @@ class Person:
             while self.worker.rows()[row.row_key].is_set_aside:
                 assert self.decide(row.row_key, Instruction(Option.UNDO), Death()), row
 
-    def _remember(self, after: RowRecord, change: Change, choice: Instruction) -> None:  # noqa: C901  # one arm per case
+    def _remember(self, after: RowRecord, change: Change, choice: Instruction) -> None:  # one arm per case
         match choice.option:
             case Option.RESEND if change.is_next_revision or (change.risk and after.is_denied):
                 assert change.risk

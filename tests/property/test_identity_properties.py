@@ -21,12 +21,6 @@ def test_two_rows_share_a_key_only_if_their_parts_are_the_same(one: list[str], o
     assert (row_key(one) == row_key(other)) == (_normal(one) == _normal(other))
 
 
-@given(st.lists(st.sampled_from(["", "|", "\\", "\\|", "a"]), min_size=1, max_size=5), st.data())
-def test_separators_inside_a_part_never_move_the_border_between_parts(parts: list[str], data: st.DataObject) -> None:
-    other = data.draw(st.lists(st.sampled_from(["", "|", "\\", "\\|", "a"]), min_size=1, max_size=5))
-    assert (row_key(parts) == row_key(other)) == (parts == other)
-
-
 @given(PARTS)
 def test_a_row_key_does_not_care_for_white_space_around_or_the_spelling_of_accents(parts: list[str]) -> None:
     dressed = [f" \u2003{unicodedata.normalize('NFD', part)}\t" for part in parts]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import time as clock
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -173,26 +171,6 @@ def test_a_value_that_the_service_does_not_take_is_refused_in_every_row_that_has
     assert [isinstance(outcome, MappedRow) for outcome in outcomes] == [False, False, True, False]
     told = [reason for outcome in outcomes if isinstance(outcome, Rejection) for reason in outcome.reasons]
     assert [(reason.code, reason.field) for reason in told] == [(ReasonCode.NOT_ACCEPTED, "channelId")] * 3
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Pacific/Chatham")
-    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
-    clock.tzset()
-    yield
-    monkeypatch.delenv("TZ")
-    clock.tzset()
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_the_machines_zone_and_language_change_nothing() -> None:
-    cells = {name: likely[0] for name, likely in LIKELY.items()} | {"DAY": "3 maio 2026"}
-    outcome = compiled()(SourceRow(RowLocation("x"), cells))
-    assert os.environ["TZ"] == "Pacific/Chatham"
-    assert isinstance(outcome, MappedRow)
-    assert outcome.body == MAPPER(SourceRow(RowLocation("x"), cells)).body  # type: ignore[union-attr] # asserted above
-    assert b'"startAt":"2026-05-03T18:30:00+01:00"' in outcome.body
 
 
 ZONES = (

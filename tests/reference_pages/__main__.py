@@ -1,22 +1,314 @@
-"""`make reference`: every page and schema that is generated from the code."""
+"""`make reference`: every page and schema that is generated from the code.
+
+commands.md is written from the commands, assets.md from the definitions of one feed as Dagster sees them, documents.md from the
+types of `--json` documents, which are published as JSON Schema in docs/json.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
+import dagster as dg
+import typer
 from architecture.places import ROOT
-from reference_pages.assets_page import write_assets
-from reference_pages.commands_page import write_commands
-from reference_pages.documents_page import write_documents
+from commands import every_command
 
 from mappings.reference import read_vocabulary
 from mappings.spec.json_schema import feed_json_schema
 from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
+from pipelines.definitions import CHECK, GROUP, build_definitions
+from pipelines.orchestration import names
+from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
+from pipelines.run.context import open_context
+from pipelines.settings import read_settings
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; nothing at all without rows. What would end a cell or a row is made harmless."""
+    lines = [_line(row) for row in rows]
+    return "\n".join([_line(columns), "|" + "---|" * len(columns), *lines]) if lines else ""
+
+
+def page(*parts: str) -> str:
+    """Parts with an empty line between them; those that are empty are left out."""
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    safe = (" ".join(cell.split()).replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(safe)} |"
+
+
+_COMMANDS = """\
+# The command line
+
+Every verb of `eventsync`, as its `--help` tells it. This page is written from the code (`make reference`); a test keeps the
+two alike.
+
+People get tables, and on long work a bar with rate and time left on stderr; no colour where stdout is no terminal or
+`NO_COLOR` is set. With `--json` stdout carries one document and nothing else ([documents.md](documents.md)). Feeds, runs,
+brakes, states and row keys complete in the shell ([observability.md](observability.md#completion-in-the-shell)). Settings
+come from [the environment](environment.md)."""
+
+_EXIT_CODES = """\
+## Exit codes
+
+Those of a run. Other verbs use the same numbers for the same things; what each may end with stands above."""
+
+_INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
+
+
+def write_commands() -> str:
+    """The whole page, as Markdown."""
+    verbs = list(every_command())
+    overview = table(
+        ("verb", "does"), ((f"[{name}](#eventsync-{name.replace(' ', '-')})", _first_sentence(verb)) for name, verb in verbs)
+    )
+    return page(_COMMANDS, overview, *(_section(name, verb) for name, verb in verbs), _EXIT_CODES, _exit_codes())
+
+
+def _first_sentence(verb: typer.core.TyperCommand) -> str:
+    return (verb.help or "").partition("\n\n")[0]
+
+
+def _section(name: str, verb: typer.core.TyperCommand) -> str:
+    return page(f"## eventsync {name}", f"`{_usage(name, verb)}`", _text(verb.help or ""), _words(name, verb))
+
+
+def _usage(name: str, verb: typer.core.TyperCommand) -> str:
+    arguments = [one.display_name_raw for one in verb.params if isinstance(one, typer.core.TyperArgument)]
+    return " ".join(["eventsync", name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(verb.params) else [])])
+
+
+def _text(told: str) -> str:
+    """A docstring as Markdown that needs no indentation: examples are shell blocks, a paragraph is one line."""
+    pieces, end = [], 0
+    for found in _INDENTED.finditer(told):
+        pieces += [_paragraphs(told[end : found.start()]), f"```sh\n{dedent(found[0]).strip()}\n```"]
+        end = found.end()
+    return page(*pieces, _paragraphs(told[end:]))
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n")).strip()
+
+
+def _words(name: str, verb: typer.core.TyperCommand) -> str:
+    context = typer.Context(verb, info_name=f"eventsync {name}")
+    return table(("word", "what it says"), (_word(one, context) for one in verb.params))
+
+
+def _word(one: typer.core.TyperArgument | typer.core.TyperOption, context: typer.Context) -> tuple[str, str]:
+    spelt, told = one.get_help_record(context) or ("", "")
+    if isinstance(one, typer.core.TyperArgument):
+        spelt = one.display_name_raw
+    return f"`{spelt.replace('|', ', ')}`", told
+
+
+def _exit_codes() -> str:
+    """The table of the README, with its links as they lead from here."""
+    chapter = (ROOT / "README.md").read_text("utf-8").partition("\n## When it fails\n")[2].partition("\n## ")[0]
+    return "\n".join(line for line in chapter.splitlines() if line.startswith("|")).replace("](docs/", "](")
+
+
+_DOCUMENTS = """\
+# JSON documents
+
+With `--json` a verb prints one document on stdout, and nothing else there. This page is written from the code (`make
+reference`); a test keeps the two alike. As JSON Schema (draft 2020-12) each document is a file in [json/](json); `eventsync
+schema --document run` prints the one of your version.
+
+Keys are added from one version to the next and keep their meaning: a script should not mind those that it does not know.
+Moments are ISO 8601 with their zone, durations seconds (`_s`), and a number without end is null. A verb that fails prints an
+[ErrorDocument](#errordocument) in place of its own; the [exit code](commands.md#exit-codes) says the same in short."""
+
+_ERROR = "#/$defs/ErrorDocument"
+
+
+def write_documents() -> str:
+    """The whole page, as Markdown."""
+    schemas = {verb: document_schema(verb) for verb in DOCUMENTS}
+    verbs = table(("verb", "document", "schema"), (_verb(verb, schema) for verb, schema in schemas.items()))
+    types = _types(schemas)
+    return page(_DOCUMENTS, verbs, "## Types", *(_type(name, types[name]) for name in sorted(types, key=str.casefold)))
+
+
+def _verb(verb: str, schema: Mapping[str, Any]) -> tuple[str, str, str]:
+    own = [one for one in schema["anyOf"] if one.get("$ref") != _ERROR]
+    return f"`eventsync {verb}`", " or ".join(map(_kind, own)), f"[{file_name(verb)}](json/{file_name(verb)})"
+
+
+def _types(schemas: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """Every type by its name, which means the same in all documents."""
+    types: dict[str, Mapping[str, Any]] = {}
+    for verb, schema in schemas.items():
+        for name, one in schema["$defs"].items():
+            assert types.setdefault(name, one) == one, f"{name} of {verb} is called as another type is"
+    return types
+
+
+def _type(name: str, schema: Mapping[str, Any]) -> str:
+    told = " ".join(schema.get("description", "").split())
+    if "properties" not in schema:
+        return page(f"### {name}", told, f"It is {_kind(schema)}.")
+    needed = set(schema.get("required", ()))
+    rows = (
+        (f"`{key}`", _kind(one) + ("" if key in needed else ", if any"), one.get("description", ""))
+        for key, one in schema["properties"].items()
+    )
+    return page(f"### {name}", told, table(("key", "value", "meaning"), rows))
+
+
+def _kind(schema: Mapping[str, Any]) -> str:  # noqa: PLR0911  # a table, one line a kind
+    match schema:
+        case {"$ref": reference}:
+            name = reference.rpartition("/")[2]
+            return f"[{name}](#{name.lower()})"
+        case {"anyOf": choices}:
+            return " or ".join(map(_kind, choices))
+        case {"enum": words}:
+            return f"one of {', '.join(f'`{word}`' for word in words)}"
+        case {"const": word}:
+            return f"`{word}`"
+        case {"type": "array"}:
+            return f"list of {_kind(schema['items'])}" if "items" in schema else "list"
+        case {"type": "object", "propertyNames": names, "additionalProperties": values}:
+            return f"object of {_kind(values)} by {_kind(names)}"
+        case {"type": "object", "additionalProperties": {} as values}:
+            return f"object of {_kind(values)}"
+        case {"type": kind, "format": form}:
+            return f"{kind} ({form})"
+        case {"type": kind}:
+            return str(kind)
+        case _:
+            return "anything"
+
+
+_FEED = "town-hall"
+_MAPPING = """\
+feed: town-hall
+owner: agenda@example.org
+source: {kind: csv, path: "in/agenda-{date:%Y%m%d}.csv"}
+schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw, look_every: 5m}
+key: [ID]
+event:
+  channelId: {channel: city-agenda}
+  title: {from: TITLE, do: [collapse]}
+  startAt: {at: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, clock: {from: HOUR, do: [{time: "%H:%M"}]}, zone: Europe/Warsaw}}
+  timezone: Europe/Warsaw
+  classifications: {from: GENRE, do: [{map: {concert: music}}]}
+  approxLocation: {city: {placeId: krk}}
+"""
+_ENVIRON = {
+    "EVENT_API_BASE_URL": "https://events.example.org",
+    "EVENTSYNC_FEEDS": "feeds",
+    "EVENTSYNC_NOTIFY": "json://alerts.example.org",
+    "DAGSTER_HOME": "dagster",
+}
+
+_ASSETS = f"""\
+# Assets, checks, jobs
+
+What Dagster sees of a feed, so that scripts and alerts can name it: here of `{_FEED}`, whose source is a dated file, whose
+schedule has a cron line and `look_every`, and whose owner is told of trouble. In names of groups, jobs, schedules and sensors
+a `-` of the feed becomes `_`. This page is written from the definitions (`make reference`); a test keeps the two alike. What
+it is good for: [dagster.md](dagster.md)."""
+
+_BROKEN = f"""\
+A mapping file that cannot be used is an asset of the group `{GROUP}` in place of these, with one check, `{CHECK}`, which is
+red for as long as the file is broken."""
+
+_LAUNCHING = """\
+Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, the same as of `eventsync run`. Secrets
+are no part of a run's configuration."""
+
+_SEQUENCES = "A schedule that is on from the start runs without anybody's doing; each of them can be switched in the UI."
+
+
+def write_assets() -> str:
+    """The whole page, as Markdown."""
+    with tempfile.TemporaryDirectory() as folder:
+        definitions = _definitions(Path(folder))
+        specs = sorted(definitions.resolve_all_asset_specs(), key=_as_a_row_goes)
+        repository = definitions.get_repository_def()
+        return page(
+            _ASSETS,
+            "## Assets",
+            table(("asset", "group", "kinds", "what it says"), map(_asset, specs)),
+            _BROKEN,
+            "## Checks",
+            table(("asset", "check", "blocks what comes after", "passes if"), _checks()),
+            "## Jobs",
+            table(("job", "does"), ((f"`{job.name}`", job.description or "") for job in _jobs(repository))),
+            "## Schedules and sensors",
+            _SEQUENCES,
+            table(("name", "when", "on from the start", "starts"), (*_schedules(repository), *_sensors(repository))),
+            "## Launch options",
+            _LAUNCHING,
+            table(("option", "without it", "says"), _options()),
+            "## Tags",
+            table(("tag of a run", "says"), _tags()),
+        )
+
+
+def _definitions(folder: Path) -> dg.Definitions:
+    (folder / "feeds").mkdir()
+    (folder / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
+    settings = read_settings(_ENVIRON, folder)
+    return build_definitions(settings, lambda: open_context(settings))
+
+
+def _as_a_row_goes(spec: dg.AssetSpec) -> int:
+    return ("source", "staged", "published", "backfilled").index(spec.key.path[-1])
+
+
+def _asset(spec: dg.AssetSpec) -> tuple[str, str, str, str]:
+    kinds = ", ".join(f"`{kind}`" for kind in sorted(spec.kinds))
+    return f"`{'/'.join(spec.key.path)}`", f"`{spec.group_name}`", kinds, spec.description or ""
+
+
+def _checks() -> Iterator[tuple[str, str, str, str]]:
+    staged, published = (dg.AssetKey([_FEED, name]) for name in ("staged", "published"))
+    for spec in (*brake_specs(staged), *publish_specs(published)):
+        yield f"`{spec.asset_key.path[-1]}`", f"`{spec.name}`", "yes" if spec.blocking else "no", spec.description or ""
+
+
+def _jobs(repository: dg.RepositoryDefinition) -> list[dg.JobDefinition]:
+    return sorted((job for job in repository.get_all_jobs() if not job.name.startswith("__")), key=lambda job: job.name)
+
+
+def _schedules(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
+    for one in sorted(repository.schedule_defs, key=lambda one: one.name):
+        zone = f", {one.execution_timezone}" if one.execution_timezone else ""
+        is_on = one.default_status is dg.DefaultScheduleStatus.RUNNING
+        yield f"`{one.name}`", f"`{one.cron_schedule}`{zone}", "yes" if is_on else "no", f"`{one.job_name}`"
+
+
+def _sensors(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
+    for one in sorted(repository.sensor_defs, key=lambda one: one.name):
+        is_on = one.default_status is dg.DefaultSensorStatus.RUNNING
+        yield f"`{one.name}`", f"every {one.minimum_interval_seconds} s", "yes" if is_on else "no", one.description or ""
+
+
+def _options() -> Iterator[tuple[str, str, str]]:
+    for name, field in LaunchOptions.model_fields.items():
+        yield f"`{name}`", f"`{field.get_default(call_default_factory=True)}`", field.description or ""
+
+
+def _tags() -> Iterator[tuple[str, str]]:
+    yield f"`{names.FEED_TAG}`", "The feed that it works on."
+    yield (
+        f"`{names.LAUNCHED_BY_TAG}`",
+        "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI.",
+    )
 
 
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from integration.desk import WarmStart, lines, made_desk
+from integration.desk import WarmStart
 from integration.service import serving
-from integration.waiting import until
 from reliability.line import IN_FLIGHT, TABLE, Stage, play
 from reliability.troubles import Keys, Place, every_place
 
@@ -60,25 +57,3 @@ def test_a_line_keeps_its_promise_and_is_told_on_the_page_as_it_is(place: Place,
     assert line.verdict.split(",")[0] == on_page["promise"].split(",")[0]
     if place.trouble.scene == "worker killed" and place.keys is Keys.REFUSED:
         assert (0 < line.unconfirmed <= IN_FLIGHT, line.events, line.unmade, line.waiting) == (True, line.rows, 0, 0)
-
-
-@pytest.mark.slow
-def test_rows_that_a_service_without_keys_has_twice_are_named_by_the_commands(stage: Stage, tmp_path: Path) -> None:
-    with made_desk(tmp_path, stage.warm) as desk:
-        desk.point_to(stage.service)
-        desk.mapping(in_flight=4)
-        desk.source(lines(16))
-        stage.service.switch(idempotency="ignore", answer_delay_ms=400)
-        try:
-            run = desk.start_run()
-            until(lambda: run.has_ended or len(stage.service.events()) >= 6)
-            run.kill()
-            said = desk.run()
-            listed = desk.rows("resent")
-            twice = {title for title, count in Counter(stage.service.titles()).items() if count > 1}
-        finally:
-            stage.service.change("/reset")
-            stage.service.switch(idempotency="replay", answer_delay_ms=0)
-    assert said.code == 0, said.words
-    assert 0 < len(twice) <= said.run["publish"]["resent"] == len(listed) <= 4
-    assert twice <= {row["event"]["title"] for row in listed}

@@ -11,7 +11,6 @@ from typing import Literal
 Scene = Literal["answers go wrong", "outage", "outage ends", "worker killed", "service killed", "state lost", "mapping edited"]
 Switches = Mapping[str, str | int]
 
-NONE: Switches = MappingProxyType({})
 SEED = 7
 """The sandbox draws its faults from it; another one goes wrong in other places."""
 MEMORY_S = 2

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from torture.observer import Place
-from torture.trial import BLOWS, Toll, Trial
+from torture.trial import Toll, Trial
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -39,7 +39,10 @@ def main() -> int:
         runs = {name: pool.submit(_one, options, folder / name, fresh[name], bar, tolls[name]) for name in databases}
         broken = {name: f"{type(error).__name__}: {error}" for name, run in runs.items() if (error := run.exception())}
     console = Console(width=150)
-    console.print(*(_table(name, toll) for name, toll in tolls.items()), sep="\n")
+    said = "{feeds} feeds of {rows} rows became {events} events; {edits} edits; {repeated} rows sent twice"
+    console.print(_table(tolls))
+    for name, toll in tolls.items():
+        console.print(f"{name}: {toll.missed} more came when the run had ended; {said.format_map(toll.sums)}")
     console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {monotonic() - began:.0f} s, seed {options.seed}")
     for name, what in broken.items():
         log.print(f"{name}: {what}", markup=False, style="red")
@@ -69,19 +72,10 @@ def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str]
         trial.run(folder, warm)
 
 
-def _table(name: str, toll: Toll) -> Table:
-    table = Table(title=f"{name}: blows that met a run, by signal and by the place aimed at", title_justify="left")
-    table.add_column("signal")
-    for heading in (*Place, "all"):
-        table.add_column(str(heading), justify="right")
-    for blow in BLOWS:
-        table.add_row(blow.name, *(str(toll.met[blow.name, place]) for place in Place), str(toll.struck(blow=blow.name)))
-    table.add_section()
-    table.add_row("all", *(str(toll.struck(place=place)) for place in Place), str(toll.met.total()))
-    said = (
-        "{feeds} feeds of {rows} rows in the end became {events} events; {edits} edits between runs; {repeated} rows sent twice"
-    )
-    table.caption = f"{toll.missed} more came when the run had ended; {said.format_map(toll.sums)}"
+def _table(tolls: dict[str, Toll]) -> Table:
+    table = Table("blows that met a run, by the place aimed at", *Place, "all")
+    for name, toll in tolls.items():
+        table.add_row(name, *(str(toll.met[place]) for place in Place), str(toll.met.total()))
     return table
 
 

@@ -92,9 +92,9 @@ AIMS = {
 
 @dataclass
 class Toll:
-    """What a trial has come to: blows by signal and place aimed at, those that came too late, feeds that were delivered."""
+    """What a trial has come to: blows by the place aimed at, those that came too late, feeds that were delivered."""
 
-    met: Counter[tuple[str, Place]] = field(default_factory=Counter)
+    met: Counter[Place] = field(default_factory=Counter)
     missed: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     """Of all feeds that came to their end: feeds, rows, events, repeated (rows sent once more), edits."""
@@ -102,10 +102,6 @@ class Toll:
     @property
     def blows(self) -> int:
         return self.met.total() + self.missed
-
-    def struck(self, *, blow: str = "", place: Place | None = None) -> int:
-        """How often runs were met by a blow, or at a place."""
-        return sum(count for (name, where), count in self.met.items() if name == (blow or name) and where == (place or where))
 
 
 @dataclass
@@ -138,7 +134,7 @@ class Feed:
         if is_late or (said.code == 0 and not blow.hits_service):
             self.toll.missed += 1
         else:
-            self.toll.met[blow.name, aim] += 1
+            self.toll.met[aim] += 1
 
     def finish(self) -> None:
         """Let one run go on undisturbed: it must be enough."""

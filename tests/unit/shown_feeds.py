@@ -6,7 +6,7 @@ What becomes of them in fact is found with the real readers and the real engine;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,11 +106,8 @@ def _merged(frame: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """Add to an example what the frame has: whole keys, and single fields of the event."""
     event = shown.get("event", {})
     named = {name.split(".")[0] for name in event}
-    return (
-        frame
-        | shown
-        | {"event": {name: value for name, value in frame["event"].items() if name.split(".")[0] not in named} | event}
-    )
+    kept = {name: value for name, value in frame["event"].items() if name.split(".")[0] not in named}
+    return frame | shown | {"event": kept | event}
 
 
 def _line(outcome: RowOutcome, paths: list[str]) -> list[str]:
@@ -119,58 +116,38 @@ def _line(outcome: RowOutcome, paths: list[str]) -> list[str]:
             event = orjson.loads(outcome.body)
             return [outcome.row_key, *(_shown(outcome, event, path) for path in paths)]
         case Rejection():
-            told = "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in outcome.reasons)
-            return _whole(outcome.row_key, f"rejected: {told}", paths)
+            told = f"rejected: {_told(outcome.reasons)}"
         case Skipped():
-            return _whole(outcome.row_key, f"left out: {outcome.because}", paths)
+            told = f"left out: {outcome.because}"
         case Absorbed():
-            return _whole(outcome.row_key, f"{outcome.into}", paths)
+            told = f"{outcome.into}"
         case Gone():
-            return _whole(outcome.row_key, "gone", paths)
+            told = "gone"
+    return [outcome.row_key, told, *("" for _ in paths[1:])]
 
 
-def _whole(key: str, told: str, paths: list[str]) -> list[str]:
-    return [key, told, *("" for _ in paths[1:])]
+def _told(reasons: Iterable[Reason]) -> str:
+    return "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in reasons)
 
 
-def _shown(row: MappedRow, event: Mapping[str, object], path: str) -> str:
+def _shown(row: MappedRow, event: Any, path: str) -> str:
     if path == "warned":
-        return "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in row.warnings)
+        return _told(row.warnings)
     if path == "coverImage":
         return row.cover.url if row.cover else ""
-    return _text(_reach(event, re.findall(r"[^.\[\]]+", path)))
-
-
-def _reach(part: Any, way: list[str]) -> object:
-    for step in way:
-        match part:
-            case list():
-                part = dict(enumerate(part)).get(int(step))
-            case dict():
-                part = part.get(step)
-    return part
-
-
-def _text(part: object) -> str:
-    match part:
+    for step in re.findall(r"[^.\[\]]+", path):
+        event = dict(enumerate(event)).get(int(step)) if isinstance(event, list) else (event or {}).get(step)
+    match event:
         case None:
             return ""
         case str():
-            return part.replace("\n", " ⏎ ")
-        case list() if all(isinstance(item, str) for item in part):
-            return " · ".join(map(str, part))
-        case _:
-            return orjson.dumps(part).decode()
+            return event.replace("\n", " ⏎ ")
+        case list() if all(isinstance(item, str) for item in event):
+            return " · ".join(event)
+    return orjson.dumps(event).decode()
 
 
 def _reasons(outcome: RowOutcome) -> Iterator[list[str]]:
-    reasons: tuple[Reason, ...] = ()
-    match outcome:
-        case Rejection():
-            reasons = outcome.reasons
-        case MappedRow():
-            reasons = outcome.warnings
-        case Skipped() | Absorbed() | Gone():
-            return
+    reasons = outcome.reasons if isinstance(outcome, Rejection) else outcome.warnings if isinstance(outcome, MappedRow) else ()
     for reason in reasons:
         yield [outcome.row_key, reason.field, reason.column, reason.found, f"{reason.code}: {reason.hint}"]

@@ -6,7 +6,7 @@ icalendar takes five times as long and holds the whole calendar in memory, and r
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -182,11 +182,7 @@ def _events(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
             yield Record(RowLocation(f"{name}:{ended.line}", ended.line), properties)
         if wrong:
             raise BadSourceError(f"{name}:{number}", wrong, hint=hint)
-    _check_end(name, begun, is_empty=not number)
-
-
-def _check_end(name: str, begun: Sequence[_Component], *, is_empty: bool) -> None:
-    if is_empty:
+    if not number:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
     if begun:
         hint = "it was cut off: ask the partner for the whole file"

@@ -272,9 +272,6 @@ class XlsxPackage:
                 raise BadSourceError(self.name, message, hint=_SAVE_AS_CSV)
         settings = self.elements(self._workbook, "workbookPr")
         is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
-        return CellTexts(strings, self._formats(), "1904" if is_1904 else "1900")
-
-    def _formats(self) -> list[NumberFormat]:
         codes: dict[int, NumberFormat] = dict(BUILT_IN_FORMATS)
         formats: list[NumberFormat] = []
         group, part = "", self._part_of_kind("styles")
@@ -286,7 +283,7 @@ class XlsxPackage:
                 codes[number] = grid.number_format(attributes.get("formatCode", ""))
             elif name == "xf" and group == "cellXfs":
                 formats.append(codes.get(number, NumberFormat()))
-        return formats
+        return CellTexts(strings, formats, "1904" if is_1904 else "1900")
 
     def _part_of_kind(self, kind: str) -> str:
         """Return the part that the workbook calls its `sharedStrings` or `styles`, "" if it has none."""
@@ -342,7 +339,17 @@ class _Rows:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
         if name == "c":
-            self._begin_cell(attributes)
+            place = attributes.get("r", "").rstrip("0123456789")
+            if place not in self._columns:
+                if len(place) > 3:
+                    place = _BEYOND
+                self._columns[place] = column_number(place.upper()) if place.isascii() and place.isalpha() else 0
+            self._column = self._columns[place] or self._column + 1
+            self._kind = attributes.get("t", "n")
+            self._style = as_number(attributes.get("s"))
+            self._parts = []
+            self.size = 0
+            self._is_formula = False
         elif name == "row":
             number = attributes.get("r", "")
             is_number = number.isascii() and number.isdecimal() and len(number) < 8
@@ -370,19 +377,6 @@ class _Rows:
         if self._is_value:
             self._parts.append(text)
             self.size += len(text)
-
-    def _begin_cell(self, attributes: dict[str, str]) -> None:
-        place = attributes.get("r", "").rstrip("0123456789")
-        if place not in self._columns:
-            if len(place) > 3:
-                place = _BEYOND
-            self._columns[place] = column_number(place.upper()) if place.isascii() and place.isalpha() else 0
-        self._column = self._columns[place] or self._column + 1
-        self._kind = attributes.get("t", "n")
-        self._style = as_number(attributes.get("s"))
-        self._parts = []
-        self.size = 0
-        self._is_formula = False
 
     def _end_cell(self) -> None:
         if not self._area.left <= self._column <= min(self._area.right, grid.LAST_COLUMN) or self.row.number > grid.LAST_ROW:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from babel.core import Locale, UnknownLocaleError
@@ -42,10 +43,9 @@ _PLAIN = NumberFormat()
 
 
 class GoogleCells:
-    """Converts cells to text for a spreadsheet's `locale` (`pt_PT`); parses each number format once."""
+    """Converts cells to text for a spreadsheet's `locale` (`pt_PT`)."""
 
     def __init__(self, locale: str = "") -> None:
-        self._formats: dict[tuple[str, str], NumberFormat] = {}
         self._mark = _decimal_mark(locale)
         self._grouping = str.maketrans("", "", _SPACES + ("." if self._mark == "," else ","))
 
@@ -58,7 +58,8 @@ class GoogleCells:
             text: str = value["stringValue"]
             return CellFault(text, _LOADING_HINT) if text == LOADING else text
         if "numberValue" in value:
-            described = self._format(cell["effectiveFormat"]["numberFormat"]) if cell.get("effectiveFormat") else _PLAIN
+            shown = cell["effectiveFormat"]["numberFormat"] if cell.get("effectiveFormat") else None
+            described = _PLAIN if shown is None else _parse_format(shown.get("type", ""), shown.get("pattern", ""))
             number = number_text(str(value["numberValue"]), described, "sheets")
             return number if isinstance(number, CellFault) or "." not in number else self._fraction(number, cell)
         if "boolValue" in value:
@@ -71,12 +72,6 @@ class GoogleCells:
         plain = number.replace(".", self._mark)
         shown = str(cell.get("formattedValue", "")).translate(self._grouping)
         return shown if shown.startswith(plain) and not shown[len(plain) :].strip("0") else plain
-
-    def _format(self, described: Mapping[str, str]) -> NumberFormat:
-        key = described.get("type", ""), described.get("pattern", "")
-        if key not in self._formats:
-            self._formats[key] = _parse_format(*key)
-        return self._formats[key]
 
 
 def _decimal_mark(locale: str) -> str:
@@ -97,6 +92,7 @@ def plain_value(cell: Mapping[str, Any]) -> object:
     return next(iter(value.values()), None)
 
 
+@lru_cache(1_000)
 def _parse_format(kind: str, pattern: str) -> NumberFormat:
     """Parse a number format: its `kind` decides whether it is a date or time, its pattern which parts of one it has."""
     found = number_format(pattern)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -86,26 +86,22 @@ class Shape:
         above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
         below = described.get("childRelationships") or ()
         children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
+        # Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s.
+        compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
+        parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
+        for one in fields:
+            whole = one.get("compoundFieldName")
+            if isinstance(whole, str) and whole in compounds and whole != one["name"]:
+                stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
+                part = one["name"].removeprefix(stem).removesuffix("__s")
+                parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
         return cls(
             described["name"],
             {one["name"].lower(): Column(one["name"], one["type"]) for one in fields},
-            _parts(fields),
+            parts,
             {name.lower(): (name, objects) for name, objects in above},
             {name.lower(): (name, child) for name, child in children},
         )
-
-
-def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Column]]:
-    """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
-    compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
-    parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
-    for one in fields:
-        whole = one.get("compoundFieldName")
-        if isinstance(whole, str) and whole in compounds and whole != one["name"]:
-            stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
-            part = one["name"].removeprefix(stem).removesuffix("__s")
-            parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
-    return parts
 
 
 class Shapes:
@@ -211,7 +207,12 @@ def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) 
         raise MissingColumnsError(shape.name, set(missing), tuple(near), advice=_ADVICE)
     hidden = [ID]
     if spec.incremental:
-        _check_incremental(spec.incremental.by, shape)
+        moment = shape.fields.get(spec.incremental.by.lower())
+        if moment is None or moment.kind != "datetime":
+            known = ", ".join(one.path for one in shape.fields.values() if one.kind == "datetime")
+            problem = "is no moment" if moment else "is not there"
+            message = f"{shape.name} cannot be read incrementally by {spec.incremental.by}: the field {problem}"
+            raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
         hidden += [spec.incremental.by, *([DELETED] if DELETED.lower() in shape.fields else [])]
     for name in dict.fromkeys(hidden):
         column = shapes.find(shape, name) or Column(name)
@@ -289,15 +290,6 @@ def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: s
         near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
         raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
     yield Column(relation, "", {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
-
-
-def _check_incremental(by: str, shape: Shape) -> None:
-    found = shape.fields.get(by.lower())
-    if found is None or found.kind != "datetime":
-        known = ", ".join(one.path for one in shape.fields.values() if one.kind == "datetime")
-        problem = "is no moment" if found else "is not there"
-        message = f"{shape.name} cannot be read incrementally by {by}: the field {problem}"
-        raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
 
 
 def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Column]) -> tuple[str, ...]:

@@ -402,7 +402,20 @@ def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: boo
     path = _create_job(org, soql, with_deleted=with_deleted)
     job: Mapping[str, Any] = {}
     try:
-        job = _wait(org, path)
+        clock, poll_s = org.clock, _FIRST_POLL_S
+        started = clock.clock_s()
+        while (job := org.call("GET", path)).get("state") != "JobComplete":
+            if job.get("state") in ("Failed", "Aborted"):
+                said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
+                message = f"Salesforce ended the query job as {job['state']}: {said}"
+                if any(mark in said for mark in _BAD_QUERY):
+                    raise BadSourceError("the query", message, hint="correct `source` in the mapping file")
+                raise SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
+            if clock.clock_s() - started > LONGEST_WAIT_S:
+                message = f"a query job is not done after {LONGEST_WAIT_S / 3600:.0f} hours"
+                raise SourceUnavailableError(message, hint="narrow `source.where`")
+            clock.sleep(poll_s)
+            poll_s = min(poll_s * 1.5, _LONGEST_POLL_S)
         total = yield from _job_records(org, path, selection)
         found = job.get("numberRecordsProcessed")
         if isinstance(found, int) and total < found:
@@ -425,24 +438,6 @@ def _create_job(org: Org, soql: str, *, with_deleted: bool) -> str:
         if any(mark in str(error) for mark in _NOT_IN_BULK):
             raise NotInBulkError("a query job", str(error), hint="write api: rest") from error
         raise
-
-
-def _wait(org: Org, path: str) -> Mapping[str, Any]:
-    clock, poll_s = org.clock, _FIRST_POLL_S
-    started = clock.clock_s()
-    while (job := org.call("GET", path)).get("state") != "JobComplete":
-        if job.get("state") in ("Failed", "Aborted"):
-            said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
-            message = f"Salesforce ended the query job as {job['state']}: {said}"
-            if any(mark in said for mark in _BAD_QUERY):
-                raise BadSourceError("the query", message, hint="correct `source` in the mapping file")
-            raise SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
-        if clock.clock_s() - started > LONGEST_WAIT_S:
-            message = f"a query job is not done after {LONGEST_WAIT_S / 3600:.0f} hours"
-            raise SourceUnavailableError(message, hint="narrow `source.where`")
-        clock.sleep(poll_s)
-        poll_s = min(poll_s * 1.5, _LONGEST_POLL_S)
-    return job
 
 
 def _job_records(org: Org, path: str, selection: Selection) -> Generator[Texts, None, int]:

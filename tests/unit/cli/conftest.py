@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from integration.desk import FEED, Said
@@ -61,9 +61,9 @@ GOOD = tuple(row for row in ROWS if row[0] in "156")
 SECRET = "sk-test-very-secret-key-0042"
 
 
-def called(*words: str) -> Said:
-    """Call `eventsync` in this process with these words."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+def called(words: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Call `eventsync` in this process with these words; return its exit code."""
+    before = sys.argv
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     sys.argv = ["eventsync", *words]
     try:
@@ -73,8 +73,7 @@ def called(*words: str) -> Said:
         sys.argv = before
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert SECRET not in out.getvalue() + err.getvalue()
-    return Said(int(left.value.code or 0), out.getvalue(), err.getvalue())
+    return int(left.value.code or 0)
 
 
 def narrowed(document: Any, wanted: Any) -> Any:
@@ -107,7 +106,9 @@ class Desk:
 
     def run(self, *words: str, code: int | None = None) -> Said:
         """Call `eventsync` with these words; it must end with `code`, where one is given."""
-        said = called(*words)
+        out, err = io.StringIO(), io.StringIO()
+        said = Said(called(words, out, err), out.getvalue(), err.getvalue())
+        assert SECRET not in said.out + said.err
         assert code in {None, said.code}, said.words
         return said
 

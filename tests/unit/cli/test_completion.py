@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.cli.conftest import MAPPING, ROWS, Desk
+from unit.cli.conftest import ROWS, Desk
 
 IN_BASH = """\
 eval "$(_EVENTSYNC_COMPLETE=source_bash eventsync)"
@@ -39,24 +38,18 @@ def _told(desk: Desk, words: str) -> str:
         return desk.run().out
 
 
-@pytest.mark.parametrize("verb", ["run", "check", "preview", "explain", "status", "rows", "diff", "retry", "reconcile"])
-def test_feeds_complete_wherever_one_is_meant(desk: Desk, verb: str) -> None:
-    desk.mapping(MAPPING.replace("feed: town-hall", "feed: lisbon-agenda"), "lisbon.yaml")
+def test_feeds_complete_wherever_one_is_meant_also_a_broken_file_by_its_name(desk: Desk) -> None:
     (desk.folder / "feeds" / "_shared.yaml").write_text("zones: {}\n", "utf-8")
-    assert _offered(desk, verb, "") == ["lisbon-agenda", "town-hall"]
-    assert _offered(desk, verb, "to") == ["town-hall"]
-
-
-def test_a_broken_file_is_offered_by_its_name_all_the_same(desk: Desk) -> None:
     desk.mapping("feed: 'kept-name'\nsource: [", "odd.yaml")
     desk.mapping(": : :", "worse.yaml")
-    assert _offered(desk, "check", "") == ["kept-name", "town-hall", "worse"]
+    for verb in ("run", "check", "preview", "explain", "status", "rows", "diff", "retry", "reconcile"):
+        assert _offered(desk, verb, "") == ["kept-name", "town-hall", "worse"]
+        assert _offered(desk, verb, "to") == ["town-hall"]
 
 
 def test_runs_complete_by_their_ids_and_tell_how_they_ended(desk: Desk) -> None:
     with desk.service():
-        ran = desk.run("run", "town-hall", "--no-dagster", "--json")
-        run_id = json.loads(ran.out)["runs"][0]["run_id"]
+        run_id = desk.sync()["run_id"]
         assert _offered(desk, "runs", "") == [run_id]
         assert _offered(desk, "runs", run_id[:6]) == [run_id]
         assert _offered(desk, "runs", "--feed", "town-hall", "") == [run_id]
@@ -66,31 +59,28 @@ def test_runs_complete_by_their_ids_and_tell_how_they_ended(desk: Desk) -> None:
 
 def test_rows_that_somebody_may_decide_about_complete_by_their_keys(desk: Desk) -> None:
     with desk.service():
-        desk.run("run", "town-hall", "--no-dagster")
+        desk.sync()
         assert _offered(desk, "resolve", "town-hall", "") == [], "rejected rows are mended in their source"
         desk.source(ROWS[:-1])
-        desk.run("run", "town-hall", "--no-dagster")
+        desk.sync()
         assert _offered(desk, "resolve", "town-hall", "") == ["6"]
         assert _offered(desk, "diff", "town-hall", "6") == ["6"]
         assert "vanished" in _told(desk, "resolve town-hall ")
 
 
-def test_brakes_complete_one_after_the_other(desk: Desk) -> None:
+def test_brakes_and_states_complete_brakes_one_after_the_other(desk: Desk) -> None:
     brakes = ["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
     assert _offered(desk, "run", "town-hall", "--accept", "") == brakes
     assert _offered(desk, "run", "town-hall", "--accept", "rejected,s") == ["rejected,shrink", "rejected,scope"]
     assert "Not more rejected rows" in _told(desk, "run town-hall --accept re")
-
-
-def test_states_of_rows_complete(desk: Desk) -> None:
     assert _offered(desk, "rows", "town-hall", "--state", "re") == ["refused", "rejected", "resent"]
     assert "waits for a person" in _told(desk, "rows town-hall --state refu")
 
 
-@pytest.mark.parametrize("verb", [("runs",), ("run",), ("resolve", "town-hall")], ids=" ".join)
-def test_nothing_at_hand_is_nothing_to_offer_and_nothing_is_made(desk: Desk, verb: tuple[str, ...]) -> None:
+def test_nothing_at_hand_is_nothing_to_offer_and_nothing_is_made(desk: Desk) -> None:
     shutil.rmtree(desk.folder / "feeds")
-    assert _offered(desk, *verb, "") == []
+    for words in (["runs"], ["run"], ["resolve", "town-hall"]):
+        assert _offered(desk, *words, "") == []
     assert list(desk.folder.iterdir()) == [desk.folder / "events.csv"]
 
 

@@ -1,18 +1,25 @@
-"""Commands of docs/authoring.md, mapping.md, report.md and state.md work, and say what the pages show."""
+"""What docs/authoring.md, mapping.md, report.md, state.md and observability.md show works, and says what they show."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from unit.cli.conftest import Desk
 from unit.shown_feeds import feeds_shown
 
+from pipelines.cli.app import VERBS
 from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT, SectionName
+from pipelines.telemetry.metrics import GAUGES
+from pipelines.telemetry.tracing import Wanted, wanted_of
 from state.ledger.accounts import READS_COMPARED
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -38,8 +45,7 @@ def commands(page: str) -> list[list[str]]:
 def drafted(desk: Desk) -> Desk:
     """A desk at which the first command of docs/authoring.md was called."""
     (desk.folder / "agenda.csv").write_text(blocks(AUTHORING, "csv")[0], "utf-8")
-    said = desk.run(*commands(AUTHORING)[0])
-    assert said.code == 0, said.err
+    desk.run(*commands(AUTHORING)[0], code=0)
     return desk
 
 
@@ -55,24 +61,17 @@ def without(shown: Iterable[list[str]], *verbs: str) -> list[list[str]]:
     return [words for words in shown if words[0] not in verbs]
 
 
-def test_the_draft_holds_the_lines_that_the_page_shows(drafted: Desk) -> None:
+def test_the_draft_holds_the_lines_that_the_page_shows_and_every_further_command_of_it_answers(drafted: Desk) -> None:
     assert blocks(AUTHORING, "yaml")[0] in (drafted.folder / "feeds" / "lisbon-agenda.yaml").read_text("utf-8")
+    for words in without(commands(AUTHORING)[1:], "run"):
+        if "--live" not in words:
+            drafted.run(*words, code=0)
 
 
-OFFLINE = [words for words in without(commands(AUTHORING)[1:], "run") if "--live" not in words]
-
-
-@pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
-def test_every_further_command_of_the_authors_page_answers(drafted: Desk, words: list[str]) -> None:
-    said = drafted.run(*words)
-    assert said.code == 0, said.err
-
-
-@pytest.mark.parametrize("words", without(commands(MAPPING), "run", "sandbox"), ids=" ".join)
-def test_every_command_of_the_guide_answers(first: Desk, words: list[str]) -> None:
-    with first.service() if "--live" in words else nullcontext():
-        said = first.run(*words)
-    assert said.code == 0, said.out + said.err
+def test_every_command_of_the_guide_answers(first: Desk) -> None:
+    for words in without(commands(MAPPING), "run", "sandbox"):
+        with first.service() if "--live" in words else nullcontext():
+            first.run(*words, code=0)
 
 
 def _lines(text: str) -> list[str]:
@@ -102,7 +101,7 @@ def test_a_row_is_explained_and_rejected_as_the_page_shows(first: Desk, words: t
 @pytest.mark.parametrize("page", [REPORT, STATE], ids=["report.md", "state.md"])
 def test_every_command_about_a_feed_that_was_run_does_its_work(desk: Desk, page: str) -> None:
     with desk.service() as service:
-        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        desk.sync(code=0)
         shown = page.replace("https://api.old.example", service.base_url).replace("lisbon-agenda", "town-hall")
         said = {" ".join(words): desk.run(*words) for words in commands(shown)}
     assert {words: one.err for words, one in said.items() if one.code} == {}
@@ -115,3 +114,55 @@ def test_the_pages_of_the_report_and_the_state_db_name_their_sections_and_bounds
     assert f"{MOST_LINES:,} rows at most" in REPORT
     assert f"about {MOST_TEXT // 1_000_000} MB" in REPORT
     assert f"the last {READS_COMPARED} whole reads" in STATE
+
+
+ROOT = Path(__file__).parents[3]
+OBSERVABILITY = (ROOT / "docs" / "observability.md").read_text("utf-8")
+RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "eventsync.rules.yaml").read_text("utf-8"))
+ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def test_the_table_of_numbers_is_what_the_code_says() -> None:
+    table = OBSERVABILITY.partition("| number | what it tells |")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)) == GAUGES
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
+def test_an_alert_is_over_numbers_that_there_are_and_says_which_command_helps(alert: dict[str, Any]) -> None:
+    named, words = set(re.findall(r"eventsync_\w+", alert["expr"])), alert["annotations"]["help"].split()
+    assert named
+    assert named <= GAUGES.keys()
+    assert (words[0], words[1] in VERBS) == ("eventsync", True)
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`?\b(OTEL_[A-Z_]+)", OBSERVABILITY))))
+def test_the_variables_that_the_page_names_are_heeded_or_the_sdks_own(name: str) -> None:
+    known = pytest.importorskip("opentelemetry.sdk.environment_variables")
+    assert name in vars(known) or name in {"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"}
+
+
+def test_what_the_page_says_of_variables_is_so() -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    assert wanted_of({}) == Wanted()
+    assert wanted_of(endpoint) == Wanted("otlp", "otlp")
+    assert wanted_of({**endpoint, "OTEL_SDK_DISABLED": "true"}) == Wanted()
+    assert wanted_of({"OTEL_TRACES_EXPORTER": "console"}) == Wanted("console", "none")
+    assert wanted_of({**endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}).problems
+    assert wanted_of({**endpoint, "OTEL_METRICS_EXPORTER": "prometheus"}).traces == "otlp"
+    assert "`EVENTSYNC_TRACE_REQUESTS`" in OBSERVABILITY
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
+def test_the_questions_that_the_page_asks_of_documents_have_answers(desk: Desk) -> None:
+    shown = re.findall(r"^eventsync (.*) \| jq (?:-r )?'([^']+)'", OBSERVABILITY, re.MULTILINE)
+    with desk.service():
+        desk.sync(code=0)
+        said = {words: desk.run(*words.split()).out for words, _ in sorted(shown, key=lambda one: not one[0].startswith("run "))}
+    answers = {
+        words: subprocess.run(["jq", "-r", question], input=said[words], capture_output=True, text=True, check=True).stdout
+        for words, question in shown
+    }
+    assert len(shown) == 3
+    assert answers["status --json"] == "", "nobody has conflicts"
+    assert '"outcome": "done"' in answers["run --all --no-dagster --json"]
+    assert float(answers["runs --limit 50 --json"]) >= 0

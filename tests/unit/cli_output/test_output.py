@@ -1,4 +1,4 @@
-"""What commands print, read back from the streams it went to."""
+"""What commands print, read back from the streams it went to; a run as accounts that balance, its pace and its bar."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 import structlog
 from pydantic import BaseModel
+from rich.console import Console
 
+from connectors.rate_limit import RateReport
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
-from pipelines.cli.output.console import Output
+from pipelines.cli.output.console import Output, brakes_table, publish_line, read_line
+from pipelines.cli.output.drawing import drawn_table
+from pipelines.cli.run_report import RunReport, pace_line, show_accounts
+from pipelines.run.brakes import BrakeResult
+from pipelines.run.publish import pace_numbers
 from pipelines.settings import read_settings
 from pipelines.telemetry.logs import configure_logs
 
@@ -59,26 +65,16 @@ class Row:
 
 def test_a_document_is_json_whatever_it_is_made_of() -> None:
     output, out, _ = piped(is_json=True)
-    output.document(
-        {
-            "when": datetime(2025, 3, 1, 20, 0, tzinfo=UTC),
-            "day": date(2025, 3, 1),
-            "row": Row(1, Path("a/b")),
-            "model": Model(),
-            "set": {"b", "a"},
-            "rows": iter([Colour.RED, b"\xff", None, True]),
-            Colour.RED: "上海",
-        }
-    )
-    assert json.loads(out.getvalue()) == {
-        "when": "2025-03-01T20:00:00+00:00",
-        "day": "2025-03-01",
-        "row": {"z": 1, "a": "a/b"},
-        "model": {"limit": None},
-        "set": ["a", "b"],
-        "rows": ["red", "\\xff", None, True],
-        "red": "上海",
+    rows = iter([Colour.RED, b"\xff", None, True])
+    made = {
+        "when": datetime(2025, 3, 1, 20, 0, tzinfo=UTC),
+        "day": date(2025, 3, 1),
+        "row": Row(1, Path("a/b")),
+        "model": Model(),
     }
+    output.document({**made, "set": {"b", "a"}, "rows": rows, Colour.RED: "上海"})
+    read = {"when": "2025-03-01T20:00:00+00:00", "day": "2025-03-01", "row": {"z": 1, "a": "a/b"}, "model": {"limit": None}}
+    assert json.loads(out.getvalue()) == {**read, "set": ["a", "b"], "rows": ["red", "\\xff", None, True], "red": "上海"}
     assert "上海" in out.getvalue()
     assert out.getvalue().index('"z"') < out.getvalue().index('"a":')
 
@@ -104,15 +100,12 @@ def test_with_json_nothing_but_the_one_document_is_on_stdout() -> None:
     assert "too late" in err.getvalue()
 
 
-def test_without_json_a_document_is_not_printed_and_an_error_goes_to_stderr_with_its_hint() -> None:
+def test_an_error_goes_to_stderr_with_its_hint_and_with_json_is_the_document_too() -> None:
     output, out, err = piped()
     output.document({"a": 1})
     assert out.getvalue() + err.getvalue() == ""
     output.error(SyncError("the key …abcd was refused", hint="ask for a new one"))
     assert (out.getvalue(), err.getvalue()) == ("", "error: the key …abcd was refused\n hint: ask for a new one\n")
-
-
-def test_an_error_is_the_document_of_a_command_that_failed() -> None:
     output, out, err = piped(is_json=True)
     output.error(TransientError("busy", hint="later", retry_after_s=30))
     error = {"type": "TransientError", "message": "busy", "hint": "later", "retry_after_s": 30}
@@ -120,13 +113,9 @@ def test_an_error_is_the_document_of_a_command_that_failed() -> None:
 
 
 def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None:
-    error = MappingFileError(
-        Path("a.yaml"),
-        (
-            FileProblem(Path("a.yaml"), 3, 4, 'unknown step "trimm"', 'did you mean "trim"?', "do: trimm"),
-            FileProblem(Path("a.yaml"), 9, 1, "no key"),
-        ),
-    )
+    path = Path("a.yaml")
+    first = FileProblem(path, 3, 4, 'unknown step "trimm"', 'did you mean "trim"?', "do: trimm")
+    error = MappingFileError(path, (first, FileProblem(path, 9, 1, "no key")))
     output, _, err = piped()
     output.error(error)
     assert 'a.yaml:3:4: unknown step "trimm", did you mean "trim"?\n    do: trimm\n       ^\n' in err.getvalue()
@@ -136,54 +125,38 @@ def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None
     assert [problem["line"] for problem in json.loads(out.getvalue())["error"]["problems"]] == [3, 9]
 
 
-def test_long_cells_are_folded_between_their_words_and_never_cut() -> None:
+def tabled(head: list[str], rows: list[list[object]]) -> str:
     output, out, _ = piped()
-    output.table("Rows", ["place", "title"], [["events.csv:42", "the harbour " * 6]])
-    assert out.getvalue().count("harbour") == 6
-    assert max(map(len, out.getvalue().splitlines())) <= 60
+    output.table("Rows", head, rows)
+    return out.getvalue()
+
+
+def test_long_cells_are_folded_between_their_words_and_never_cut() -> None:
+    shown = tabled(["place", "title"], [["events.csv:42", "the harbour " * 6]])
+    assert shown.count("harbour") == 6
+    assert max(map(len, shown.splitlines())) <= 60
+    rows = [["fair", "csv ../samples/fair.csv", "2026-11-21 07:48:09+00:00", "delivered 25", "pending"] for _ in range(2)]
+    shown = tabled(["feed", "source", "last run", "rows", "others"], [*rows])
+    assert shown.count(" fair  csv ../samples/fair.csv  ") == 2, "one word that is too long for its column is not broken"
+    assert tabled(["place"], []) == "Rows: none\n"
 
 
 def test_where_a_table_would_break_words_or_a_command_each_row_is_a_paragraph() -> None:
     command = "eventsync resolve fair A-1 --event-id 100001"
     address = "https://example.org/" + "a" * 200
-    rows = [["conflict", "fair.csv:2", f"it may be there: `{command}` says so"], ["refused", "fair.csv:3", address]]
-    for shown in (rows, rows[:1]):
-        output, out, _ = piped()
-        output.table("fair: rows", ["state", "place", "what would help"], shown)
-        lines = out.getvalue().splitlines()
-        assert lines[:4] == [
-            "fair: rows",
-            "",
-            " conflict  fair.csv:2",
-            f"   what would help: it may be there: `{command}` says so",
-        ]
-        assert (address in out.getvalue()) == (shown is rows)
-
-
-def test_one_word_that_is_too_long_for_its_column_is_not_broken() -> None:
-    rows = [["fair", "csv ../samples/fair.csv", "2026-11-21 07:48:09+00:00", "delivered 25", "pending"] for _ in range(2)]
-    output, out, _ = piped()
-    output.table("feeds", ["feed", "source", "last run", "rows", "others"], rows)
-    assert out.getvalue().count(" fair  csv ../samples/fair.csv  ") == 2
+    rows: list[list[object]] = [["conflict", "fair.csv:2", f"it may be there: `{command}` says so"], ["refused", "x:3", address]]
+    paragraph = ["Rows", "", " conflict  fair.csv:2", f"   what would help: it may be there: `{command}` says so"]
+    for count in (2, 1):
+        shown = tabled(["state", "place", "what would help"], rows[:count])
+        assert (shown.splitlines()[:4], address in shown) == (paragraph, count == 2)
 
 
 def test_numbers_stand_to_the_right_and_flags_are_words() -> None:
-    output, out, _ = piped()
-    output.table(
-        "Feeds",
-        ["feed", "rows", "due", "last"],
-        [["a", 1234567, True, datetime(2025, 3, 1, 20, tzinfo=UTC)], ["b", 5, False, None]],
-    )
-    first, second = (line for line in out.getvalue().splitlines() if line.strip().startswith(("a ", "b ")))
-    assert first.split()[:3] == ["a", "1,234,567", "yes"]
-    assert "2025-03-01 20:00:00+00:00" in first
+    rows: list[list[object]] = [["a", 1234567, True, datetime(2025, 3, 1, 20, tzinfo=UTC)], ["b", 5, False, None]]
+    shown = tabled(["feed", "rows", "due", "last"], rows).splitlines()
+    first, second = (line for line in shown if line.strip().startswith(("a ", "b ")))
+    assert (first.split()[:3], "2025-03-01 20:00:00+00:00" in first) == (["a", "1,234,567", "yes"], True)
     assert second.index("5") == first.index("7  ")
-
-
-def test_a_table_without_rows_says_so() -> None:
-    output, out, _ = piped()
-    output.table("Rejected rows", ["place"], [])
-    assert out.getvalue() == "Rejected rows: none\n"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +185,7 @@ def test_there_is_colour_on_a_terminal_and_none_elsewhere_or_where_it_is_not_wan
     assert "31m" not in plain.getvalue()
 
 
-def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
+def test_bars_and_waits_are_shown_on_a_terminal_and_wiped_away() -> None:
     out, err = Terminal(), Terminal()
     output = Output(stdout=out, stderr=err)
     with output.progress("sending", None) as bar:
@@ -220,22 +193,13 @@ def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
         bar.expect(150)
         bar.advance(150)
         output.note("above the bar")
-    assert "sending" in err.getvalue()
-    assert "200/200" in err.getvalue()
-    assert "above the bar" in err.getvalue()
-    assert "sending" not in out.getvalue()
-    output.note("after it")
-    assert "after it" in out.getvalue()
-
-
-def test_what_is_waited_for_is_told_on_a_terminal_and_wiped_away() -> None:
-    out, err = Terminal(), Terminal()
-    output = Output(stdout=out, stderr=err)
     with output.progress("starting Dagster", is_counted=False):
         assert "starting Dagster" in err.getvalue(), "at once"
-        output.aside("above it")
-    assert "above it" in err.getvalue()
+        output.aside("beside it")
+    assert [shown for shown in ("sending", "200/200", "above the bar", "beside it") if shown not in err.getvalue()] == []
     assert out.getvalue() == ""
+    output.note("after it")
+    assert "after it" in out.getvalue()
 
 
 @pytest.mark.parametrize("is_json", [False, True])
@@ -276,3 +240,57 @@ def test_output_is_ready_before_rich_is_loaded() -> None:
     document = "from pipelines.cli.output.console import Output; Output(json=True).document({})"
     code = f"import sys; {document}; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+NOTHING_SENT = {"rows_per_s": 0.0, "limited": 0, "pauses": 0, "paused_s": 0.0, "most_under_way": 0, "workers": 1}
+
+
+def test_a_run_that_sends_nothing_has_no_empty_line_where_its_pace_would_stand() -> None:
+    out = io.StringIO()
+    report = RunReport("town-hall", "1", "done", 0, "", "", publish={"new": 0}, pace=NOTHING_SENT)
+    show_accounts(Output(stdout=out), report)
+    assert out.getvalue().splitlines() == ["town-hall: done (run 1)", "  new 0"]
+
+
+def test_of_rows_told_as_paragraphs_only_the_title_is_bold() -> None:
+    console = Console(width=40, file=io.StringIO())
+    told = drawn_table("town-hall: refused", ["state", "problem"], [["refused", "too long: " + "x" * 60]], console)
+    assert "".join(char for place, char in enumerate(str(told)) if told.get_style_at_offset(console, place).bold).strip() == (
+        "town-hall: refused"
+    )
+
+
+def test_a_read_and_a_publish_are_equations_and_one_that_does_not_hold_says_so() -> None:
+    counts = {"read": 1200, "filtered": 0, "rejected": 2, "unchanged": 1188, "new": 10}
+    assert read_line(counts) == "read 1,200 = rejected 2 + unchanged 1,188 + new 10"
+    assert read_line({}) == "read 0"
+    assert read_line({"read": 5, "new": 3}) == "read 5 ≠ new 3: 2 rows unaccounted for"
+    assert read_line({"read": 1, "new": 3}) == "read 1 ≠ new 3: 2 rows too many"
+    assert read_line({"read": 4}) == "read 4 ≠ filtered 0: 4 rows unaccounted for"
+    counts = {"new": 10, "carried_over": 3, "delivered": 9, "delivered_unconfirmed": 1, "pending": 3}
+    assert publish_line(counts) == "new 10 + carried over 3 = delivered 9 + delivered unconfirmed 1 + still pending 3"
+    assert publish_line({"carried_over": 1, "refused": 1}) == "carried over 1 = refused 1"
+    assert publish_line({}) == "new 0"
+
+
+def test_a_brake_is_free_stops_or_was_accepted() -> None:
+    verdicts = [
+        BrakeResult(name, is_tripped=is_tripped, is_accepted=is_accepted, measured=0, allowed=0, sentence="a")
+        for name, is_tripped, is_accepted in (("new", False, True), ("shrink", True, False), ("rejected", True, True))
+    ]
+    assert [verdict for _, verdict, _ in brakes_table(verdicts)[1]] == ["free", "STOPS", "accepted for this run"]
+
+
+def test_the_pace_of_a_run_names_the_limit_that_it_met() -> None:
+    pace = RateReport(20.0, limited=3, pauses=2, paused_s=2.04, requests=1203, seconds=60.0, workers=2, most_in_flight=8)
+    numbers = pace_numbers(pace, 1200, 61.0)
+    assert numbers["used_share"] == 1.0
+    assert pace_line(numbers) == (
+        "pace: 19.7 rows/s, up to 8 at a time, 100% of the 20/s that the service allows, "
+        "answered 429: 3, paused 2 s, shared by 2 workers"
+    )
+    unlimited = RateReport(None, limited=0, pauses=0, paused_s=0.0, requests=10, seconds=1.0, most_in_flight=4)
+    assert pace_line(pace_numbers(unlimited, 10, 1.0)) == "pace: 10 rows/s, up to 4 at a time"
+    assert "rate_per_s" not in pace_numbers(unlimited, 10, 1.0)
+    assert not pace_line(pace_numbers(unlimited, 10, 1.0) | {"rows_per_s": 0.0, "most_under_way": 0})
+    assert pace_line({}) == ""

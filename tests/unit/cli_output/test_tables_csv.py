@@ -19,21 +19,14 @@ def rejected(number: int, **cells: str) -> CsvRow:
     return CsvRow(f"events.csv:{number}", "INICIO: This is not a date.", "INICIO: like 24.12.2025", cells)
 
 
-def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:
+def test_the_partners_own_columns_come_first_keep_their_names_and_ours_are_added(tmp_path: Path) -> None:
     path = tmp_path / "rejected.csv"
-    assert write_csv(path, [rejected(2, REF="1", NOME="Łódź"), rejected(3, REF="2", NEW="x")]) == 2
+    assert write_csv(path, [rejected(2, REF="1", NOME="Łódź"), rejected(3, REF="2", place="caf\udce9")]) == 2
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
     header, first, second = csv.reader(path.read_text("utf-8-sig").splitlines())
-    assert header == ["REF", "NOME", "NEW", "place", "problem", "hint"]
+    assert header == ["REF", "NOME", "place", "eventsync place", "problem", "hint"]
     assert first == ["1", "Łódź", "", "events.csv:2", "INICIO: This is not a date.", "INICIO: like 24.12.2025"]
-    assert second[:4] == ["2", "", "x", "events.csv:3"]
-
-
-def test_a_partners_column_called_like_one_of_ours_keeps_its_name(tmp_path: Path) -> None:
-    write_csv(tmp_path / "x.csv", [rejected(2, place="Town hall")])
-    header, row = csv.reader((tmp_path / "x.csv").read_text("utf-8-sig").splitlines())
-    assert header[:2] == ["place", "eventsync place"]
-    assert row[:2] == ["Town hall", "events.csv:2"]
+    assert (second[0], second[2][:3], second[3]) == ("2", "caf", "events.csv:3")
 
 
 @pytest.mark.parametrize(
@@ -59,11 +52,6 @@ def test_no_cell_ever_begins_a_formula(text: str) -> None:
     safe = safe_cell(text)
     assert safe in {replaced(text), f"'{replaced(text)}"}
     assert not safe.startswith(("=", "@", "\t", "\r"))
-
-
-def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
-    write_csv(tmp_path / "x.csv", [rejected(2, a="caf\udce9")])
-    assert "caf" in (tmp_path / "x.csv").read_text("utf-8")
 
 
 def test_a_csv_keeps_line_ends_and_tabs_and_no_other_control_character(tmp_path: Path) -> None:

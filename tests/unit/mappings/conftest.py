@@ -18,7 +18,7 @@ from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import MappingFileError
 from mappings.event import Directory, Event
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
 from mappings.spec.values import AnyStep
@@ -102,20 +102,15 @@ def event_of(outcome: object) -> dict[str, Any]:
     return event
 
 
-def reasons_of(outcome: object) -> list[tuple[str, ReasonCode, str]]:
-    """Return field, code and column of each reason for a rejection."""
-    return [(reason.field, reason.code, reason.column) for reason in rejected(outcome).reasons]
-
-
 def said(outcome: RowOutcome, *fields: str) -> str:
     """Return what a row became: the named fields of its event, why it is left out, or each reason's field, code and column."""
     match outcome:
         case MappedRow():
             event = event_of(outcome)
-            return " | ".join(as_text(event.get(name, "")) for name in fields) or "event"
+            return " | ".join(as_text(event.get(name, "")) for name in fields) if fields else "event"
         case Skipped():
             return outcome.because
-    return "; ".join(" ".join(reason).strip() for reason in reasons_of(outcome))
+    return "; ".join(f"{one.field} {one.code} {one.column}".strip() for one in rejected(outcome).reasons)
 
 
 def mistakes(load: Callable[..., object], **parts: object) -> str:
@@ -161,9 +156,9 @@ def as_text(value: Any) -> str:
 
 def cases(table: str) -> list[tuple[str, str, str]]:
     """Return the cases of a table: in each line a step, then cells (` ~ ` between them) and what each of these becomes."""
-    lines = [line.split(" | ") for line in table.strip("\n").split("\n")]
+    lines = [line.split(" | ") for line in table.replace("EMPTY", "").strip("\n").split("\n")]
     pairs = [(written, *pair.split(" => ")) for written, *pairs in lines for pair in pairs]
-    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.replace("EMPTY", "").split(" ~ ")]
+    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.split(" ~ ")]
 
 
 def check_case(written: str, cell: str, becomes: str) -> None:

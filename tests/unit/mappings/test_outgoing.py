@@ -40,31 +40,20 @@ event:
 """
 
 
-def _outgoing(tmp_path: Path, text: str = FEED) -> Outgoing:
-    (tmp_path / "one.yaml").write_text(text, "utf-8")
-    (tmp_path / "places.csv").write_text("place,id\nLisboa,lx\nPorto,opo\n", "utf-8")
-    return outgoing_of(load_feed(tmp_path / "one.yaml"))
-
-
 def test_constants_lookups_and_bounds_are_known_before_any_row_is_read(tmp_path: Path) -> None:
-    fields = _outgoing(tmp_path).fields
+    (tmp_path / "one.yaml").write_text(FEED, "utf-8")
+    (tmp_path / "places.csv").write_text("place,id\nLisboa,lx\nPorto,opo\n", "utf-8")
+    fields = outgoing_of(load_feed(tmp_path / "one.yaml")).fields
     assert fields["channelId"].values == {7}
     assert (fields["title"].values, fields["title"].longest) == (None, 60)
     assert fields["timezone"].values == {"Europe/Lisbon", "UTC"}
     classifications = fields["classifications"].item
     assert classifications is not None
     assert classifications.values == {"music", "theatre", "culture", "festival"}
-
-
-def test_dotted_names_and_objects_are_one_object(tmp_path: Path) -> None:
-    city = _outgoing(tmp_path).fields["approxLocation"].fields["city"].fields
+    city = fields["approxLocation"].fields["city"].fields
     assert {name: one.values for name, one in city.items()} == {"placeId": {"lx", "opo"}, "countryCode": {"PT"}}
-
-
-def test_what_a_row_may_lack_is_not_always_sent_but_for_what_no_event_may_lack(tmp_path: Path) -> None:
-    fields = _outgoing(tmp_path).fields
     assert not any(fields[name].is_always for name in ("seats", "stage", "hall"))
-    assert fields["approxLocation"].fields["city"].fields["placeId"].is_always
+    assert city["placeId"].is_always
     assert (fields["seats"].kind, fields["tags"].kind) == ("number", "array")
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 import pytest
-from unit.mappings.conftest import Mapper, Row, mistakes
+from unit.mappings.conftest import Mapper, Row
 
 from mappings.errors import MappingFileError
 from mappings.event import Directory
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
+from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.spec.values import STEPS
 from mappings.steps.step import Kind
 
@@ -87,13 +87,19 @@ VALUES = {
     "at": AT,
     "in_zone": IN_ZONE,
     "lookup": f"lookup: categories.csv, by: {{from: X, do: [{DATE}]}}",
+    "a lookup": "lookup: categories.csv, by: {from: X}",
     "for_each": f"for_each: {{from: X, do: [{DATE}]}}, as: item, give: $item",
 }
 LET = f"let: {{day: {{from: X, do: [{DATE}]}}}}\n"
 
 
-@pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize(("key", "cell"), [("on_empty", ""), ("on_error", "soon")])
+@pytest.mark.parametrize(
+    ("kind", "key", "cell"),
+    [
+        *[(kind, key, cell) for kind in VALUES for key, cell in (("on_empty", ""), ("on_error", "soon")) if kind != "a lookup"],
+        ("a lookup", "on_miss", "chess"),
+    ],
+)
 def test_each_policy_of_a_value_changes_what_becomes_of_it(kind: str, key: str, cell: str, mapper: Mapper, row: Row) -> None:
     top = LET if kind == "from a name" else ""
     for policy in POLICIES:
@@ -111,12 +117,6 @@ def test_each_policy_of_a_channel_changes_what_becomes_of_it(key: str, cell: str
         assert (found, warned, is_draft) == ((7, *wanted(policy)[1:]) if is_used else ("rejected", False, False)), policy
 
 
-def test_each_policy_of_a_miss_changes_what_becomes_of_it(mapper: Mapper, row: Row) -> None:
-    for policy in POLICIES:
-        event = f"locationName: {{lookup: categories.csv, by: {{from: X}}, on_miss: {policy}}}"
-        assert becomes(mapper(event=event, files=LOOKUP)(row(X="chess"))) == wanted(policy)
-
-
 @pytest.mark.parametrize("outer", ["on_error: omit", "on_error: {use: X}"])
 def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, mapper: Mapper, row: Row) -> None:
     step = '{date: "%Y-%m-%d", on_error: reject}'
@@ -126,53 +126,3 @@ def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, map
         assert becomes(mapper(event=f"locationName: {value}")(row(X="soon"))) == ("rejected", False, False)
     piece = "{join: [{from: X, on_empty: reject}, {from: Y}], on_empty: omit}"
     assert becomes(mapper(event=f"locationName: {piece}")(row(X="", Y="y"))) == ("rejected", False, False)
-
-
-@pytest.mark.parametrize(
-    ("test", "cell"),
-    [
-        ("equals: rock, ignore: [case]", "ROCK"),
-        ("in: [rock, pop], ignore: [accents]", "rócḱ"),
-        ("contains: rock, ignore: [spaces]", "hard r o c k"),
-        ("matches: '^rock', ignore: [case]", "Rock night"),
-        ("equals: $kind, ignore: [case]", "ROCK"),
-    ],
-)
-def test_what_a_condition_ignores_changes_whether_it_holds(test: str, cell: str, mapper: Mapper, row: Row) -> None:
-    let = "let: {kind: {from: KIND}}\n" if "$kind" in test else ""
-    for told, holds in ((test, True), (test.partition(", ignore")[0], False)):
-        top = f"{let}rows:\n  - skip: {{column: X, {told}}}\n    because: rock\n"
-        assert isinstance(mapper(top=top)(row(X=cell, KIND="rock")), Skipped) is holds
-
-
-@pytest.mark.parametrize(
-    ("test", "told"),
-    [
-        ("is: present, ignore: [case]", "ignore never applies"),
-        ("less: 5, ignore: case", "ignore never applies"),
-        ("matches: rock, ignore: [accents]", "a pattern can ignore case only"),
-    ],
-)
-def test_what_a_condition_cannot_ignore_is_a_mistake(test: str, told: str, mapper: Mapper) -> None:
-    assert told in mistakes(mapper, top=f"rows:\n  - skip: {{column: X, {test}}}\n    because: rock\n")
-
-
-def test_a_length_that_is_not_bounded_has_no_consequence(mapper: Mapper) -> None:
-    assert "on_longer never applies" in mistakes(mapper, top="rows:\n  - window: {past: keep, on_longer: skip}\n")
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("{from: X, on_error: omit}", "on_error never applies: nothing can refuse this value"),
-        ('{from: X, do: [{date: "%Y-%m-%d", on_error: omit}], on_error: warn}', "on_error never applies: nothing can refuse"),
-        ("{from: X, do: [fix_mojibake], on_error: draft}", "on_error never applies: nothing can refuse this value"),
-        ("{from: X, do: [{map: {a: b}, on_miss: keep}], on_error: warn}", "on_error never applies"),
-        ("{from: X, do: [{map: {a: b}, on_miss: omit, on_error: warn}]}", "on_miss and on_error say the same thing twice"),
-        ("{first_of: [{from: X}, Tickets], on_empty: omit}", "on_empty never applies: one of these values is the same"),
-        ("{join: [{from: X}, Tickets], on_error: omit}", "on_error never applies"),
-        ("{channel: city, on_empty: omit}", "on_empty never applies: the channel is the same in every row"),
-    ],
-)
-def test_a_policy_that_can_never_apply_is_a_mistake(value: str, message: str, mapper: Mapper) -> None:
-    assert message in mistakes(mapper, event=f"locationName: {value}")

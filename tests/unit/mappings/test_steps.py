@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 from collections.abc import Iterator
 from datetime import date, datetime
@@ -14,12 +13,11 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.mappings.conftest import STEP, Build, as_text, cases, check_case, mistakes, outcome_of, step
+from unit.mappings.conftest import STEP, as_text, cases, check_case, outcome_of, step
 
 from connectors.sources.salesforce.org import one_line
 from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.draft.times import find_times
-from mappings.errors import MappingFileError
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.spec.values import STEPS
@@ -152,54 +150,6 @@ def test_a_cell_of_a_million_blanks_is_passed_at_once(blank: str) -> None:
     assert tidy("x" + blank * 1_000_000 + "y") == ("x|y" if "\n" in blank else "x" + blank * 1_000_000 + "y")
 
 
-PLACES = (
-    {"event": "title: {from: T, do: [{regex_extract: 'PATTERN'}]}"},
-    {"event": "title: {from: T, do: [{regex_all: 'PATTERN'}, {join: x}]}"},
-    {"event": "title: {from: T, do: [{regex_split: 'PATTERN'}, {join: x}]}"},
-    {"event": "title: {from: T, do: [{regex_replace: 'PATTERN', with: x}]}"},
-    {"event": "title: {choose: [{when: {column: T, matches: 'PATTERN'}, then: x}]}"},
-    {"event": "title: {from: T, do: [{lookup: t.csv, match: regex}]}", "files": "PATTERN"},
-    {"top": "rows:\n  - skip: {column: T, matches: 'PATTERN'}\n    because: x\n"},
-)
-LACKING = (
-    ("a(?=b)", "has a look-ahead, (?=...), which RE2 lacks"),
-    ("a(?!b)", "has a negative look-ahead, (?!...)"),
-    ("(?<=a)b", "has a look-behind, (?<=...)"),
-    ("(?<!a)b", "has a negative look-behind, (?<!...)"),
-    ("(?>a)b", "has an atomic group, (?>...)"),
-    ("(a)?(?(1)b|c)", "has a conditional group, (?(1)...)"),
-    ("(?P<n>a)(?P=n)", "has a back-reference, (?P=name)"),
-    (r"(a)\1", r"has a back-reference, \1"),
-    ("a++b", "has a possessive repetition"),
-    ("a{1,2}+b", "has a possessive repetition"),
-    (r"a\Z", r"has \Z, which RE2 lacks"),
-    ("(?x)a b", "has the flag x"),
-    ("(?a)b", "has the flags a, u and L"),
-    ("a{1001}", "has a repetition of more than 1,000 times, {1001}, which RE2 lacks"),
-    ("(?:a{100}){100}", "is too large a pattern"),
-    ("[a--b]", "is not a regular expression: Possible set difference"),
-)
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_construct_that_re2_lacks_is_a_mistake_of_the_file_wherever_it_stands(build: Build, place: dict[str, str]) -> None:
-    parts: dict[str, object] = {name: text.replace("PATTERN", "a(?=b)") for name, text in place.items()}
-    if "files" in parts:
-        parts["files"] = {"t.csv": "key,slug\na(?=b),x\n"}
-    with pytest.raises(MappingFileError, match="has a look-ahead") as error:
-        build(**parts)
-    assert re.match(r".*\.(?:yaml|csv):\d+:\d+: ", str(error.value))
-
-
-@pytest.mark.parametrize(("pattern", "message"), LACKING)
-def test_each_construct_that_re2_lacks_is_named(build: Build, pattern: str, message: str) -> None:
-    assert message in mistakes(build, event=f"title: {{from: T, do: [{{regex_extract: '{pattern}'}}]}}")
-
-
-def test_a_pattern_that_prefers_nothing_is_a_mistake_where_all_matches_are_wanted(build: Build) -> None:
-    assert "finds nothing, again and again" in mistakes(build, event="title: {from: T, do: [{regex_replace: 'a*?', with: x}]}")
-
-
 TEXTS = cases(r"""
 {regex_replace: '\bao\b', with: x} | São ao => São x
 {regex_extract: '\d+'} | ٣  => ٣
@@ -250,9 +200,8 @@ def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
 
 
 PRICES = cases("""
-, | Entrada: 5  euros Descuentos disponibles => 5 5 EUR | 2,00 euros => 2.00 2.00 EUR | 10\u202f000 zł => 10000 10000 PLN
-, | 5 a 10 reais => 5 10 BRL | R$ 1.250,50 => 1250.50 1250.50 BRL | 5,- € => 5 5 EUR
-, | ab 10 € => 10 None EUR | do 30 zł => None 30 PLN
+, | Entrada: 5  euros Descuentos disponibles ~ 5,- € => 5 5 EUR | 2,00 euros => 2.00 2.00 EUR | 10\u202f000 zł => 10000 10000 PLN
+, | 5 a 10 reais => 5 10 BRL | R$ 1.250,50 => 1250.50 1250.50 BRL | ab 10 € => 10 None EUR | do 30 zł => None 30 PLN
 , | Kids free, adults 10 € => 0 10 EUR | 0 € => 0 0 EUR free | Entrada libre ~ WSTĘP WOLNY! => 0 0 free
 , | 12.50 € => ! is not a number as prices are written | 5 € / 10 USD => ! one currency would be accepted, and here are EUR, USD
 , | 5 => ! no currency stands beside 5

@@ -18,11 +18,10 @@ from mappings.steps.formats import compile_format, read_format
 CLOCKS = cases("""
 {clock: any} | 00:00 ~ 12am => 00:00:00 | 7:05 => 07:05:00 | 9h05min => 09:05:00 | 12 pm ~ noon ~ Midi ~ meio-dia => 12:00:00
 {clock: any} | 14h30 ~ 14H30 ~ 14 h 30 => 14:30:00 | 18h ~ 18 h ~ godz. 18 => 18:00:00 | 20.15 uur => 20:15:00
-{clock: any} | 7pm ~ 7 PM ~ 7.00pm ~ 19 Uhr ~ um 19 Uhr ~ kl. 19 ~ klo 19 ~ a las 19:00 ~ at 7pm => 19:00:00
-{clock: any} | 19:30 ~ 19.30 ~ 7:30 p.m. ~ 19.30 Uhr ~ 19 Uhr 30 ~ kl 19.30 ~ \u00a019:30\u00a0 => 19:30:00
-{clock: any} | 19:30:15 => 19:30:15 | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00
-{clock: any} | 20:00 AM => ! an hour from 1 to 12 stands before AM and PM, not 20
-{clock: any} | 0:30 am => ! not 0 | 25:00 => ! hours go from 0 to 23 | 19:60 => ! minutes and seconds from 0 to 59
+{clock: any} | 7pm ~ 7 PM ~ 7.00pm ~ 19 Uhr ~ um 19 Uhr ~ kl. 19 ~ klo 19 ~ a las 19:00 ~ at 7pm => 19:00:00 | 0:30 am => ! not 0
+{clock: any} | 19:30 ~ 19.30 ~ 7:30 p.m. ~ 19.30 Uhr ~ 19 Uhr 30 ~ kl 19.30 ~ \u00a019:30\u00a0 => 19:30:00 | 19:30:15 => 19:30:15
+{clock: any} | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00 | 25:00 => ! hours go from 0 to 23
+{clock: any} | 20:00 AM => ! an hour from 1 to 12 stands before AM and PM, not 20 | 19:60 => ! minutes and seconds from 0 to 59
 {clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! says no time: write it like
 {clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ １９：００ ~ 19:00 (doors 18:30) => ! write it like
 {clock: any, day_end: next_day} | 24:00 ~ 24h ~ 24.00 Uhr ~ midnight ~ Mitternacht ~ meia-noite => 24:00:00
@@ -30,8 +29,7 @@ CLOCKS = cases("""
 {time: "%I:%M %p"} | 12:30 AM => 00:30:00 | 12:30 pm => 12:30:00
 {time: "%I %p"} | 7 p.m. => 19:00:00
 {time: "%I%p"} | 7 pm => ! write it like
-{time: "%H:%M"} | noon ~ 7.00 => ! write it like
-{time: "%H:%M"} | 24:00 => ! midnight is 00:00 of the day that begins: write that, with its date
+{time: "%H:%M"} | noon ~ 7.00 => ! write it like | 24:00 => ! midnight is 00:00 of the day that begins: write that, with its date
 {time: ["%H.%M", "%H:%M:%S"], day_end: next_day} | 24:00:00 => 24:00:00 | 24:30 ~ 24:00:01 => ! write it like
 {time: "%p %I시 %M분", locale: ko} | 오후 7시 30분 => 19:30:00
 {time: "%p %I시", locale: ko} | 오전 12시 => 00:00:00 | TBA => ! "오후 07시"
@@ -39,12 +37,12 @@ CLOCKS = cases("""
 {time: "%p%I時%M分", locale: ja} | 午後7時30分 => 19:30:00
 {time: "%I:%M %p", locale: ko} | 7:30 PM => 19:30:00
 {clock_range: WHICH, day_end: next_day} | 7-9pm ~ kl. 19-21 ~ das 19h às 21h ~ de 19h a 21h => 19:00:00 to 21:00:00
-{clock_range: WHICH, day_end: next_day} | von 19 bis 21 Uhr => 19:00:00 to 21:00:00
-{clock_range: WHICH, day_end: next_day} | 11am-1pm => 11:00:00 to 13:00:00 | 12-2pm => 12:00:00 to 14:00:00
-{clock_range: WHICH, day_end: next_day} | 19:00-20:00 => 19:00:00 to 20:00:00 | 19h–20h30 => 19:00:00 to 20:30:00
-{clock_range: WHICH, day_end: next_day} | 22:00 - 02:00 => 22:00:00 to 02:00:00 | 10am - noon => 10:00:00 to 12:00:00
-{clock_range: WHICH, day_end: next_day} | 7 to 9.30 pm => 19:00:00 to 21:30:00 | 19:10 => 19:10:00 to nothing
-{clock_range: WHICH, day_end: next_day} | 7pm-midnight => 19:00:00 to 24:00:00 | 10〜17時 => 10:00:00 to 17:00:00
+{clock_range: WHICH, day_end: next_day} | von 19 bis 21 Uhr => 19:00:00 to 21:00:00 | 11am-1pm => 11:00:00 to 13:00:00
+{clock_range: WHICH, day_end: next_day} | 12-2pm => 12:00:00 to 14:00:00 | 19:00-20:00 => 19:00:00 to 20:00:00
+{clock_range: WHICH, day_end: next_day} | 19h–20h30 => 19:00:00 to 20:30:00 | 22:00 - 02:00 => 22:00:00 to 02:00:00
+{clock_range: WHICH, day_end: next_day} | 10am - noon => 10:00:00 to 12:00:00 | 7 to 9.30 pm => 19:00:00 to 21:30:00
+{clock_range: WHICH, day_end: next_day} | 19:10 => 19:10:00 to nothing | 7pm-midnight => 19:00:00 to 24:00:00
+{clock_range: WHICH, day_end: next_day} | 10〜17時 => 10:00:00 to 17:00:00
 {clock_range: WHICH, day_end: next_day} | 11-1pm ~ 8-midnight ~ 7pm-9 => ! does not say AM or PM
 {clock_range: WHICH, day_end: next_day} | 8-noon => ! one of the two does not say AM or PM: write it like 11am-1pm
 {clock_range: WHICH, day_end: next_day} | 7-9 ~ 19:00-20:00-21:00 ~ 19:00- ~ from 7 ~ TBA - 9pm => ! write it like
@@ -71,9 +69,9 @@ STAMPS = cases("""
 {epoch: s} | 1782928800000 => ! so many seconds after 1970 are no date from 1973 to 9999: write it like 1782928800
 {epoch: s} | -1 => ! are no date from 1973 | 1.78E+09 => ! write it like
 {epoch: ms} | 1782928800 => ! so many milliseconds after 1970 | 99999999999999999999 => ! write it like
-{serial: 1900} | 1 => 1900-01-01T00:00:00 | 59 => 1900-02-28T00:00:00 | 61 => 1900-03-01T00:00:00
-{serial: 1900} | 46204,770833333 => 2026-07-01T18:30:00 | 46204.999999 => 2026-07-02T00:00:00 | 2958465 => 9999-12-31T00:00:00
-{serial: 1900} | 60.5 => ! 29 February 1900, which never was | 0.5 => ! a part of a day is a time | 2026-07-01 => ! write it like
+{serial: 1900} | 1 => 1900-01-01T00:00:00 | 59 => 1900-02-28T00:00:00 | 61 => 1900-03-01T00:00:00 | 2958465 => 9999-12-31T00:00:00
+{serial: 1900} | 46204,770833333 => 2026-07-01T18:30:00 | 46204.999999 => 2026-07-02T00:00:00 | 0.5 => ! a part of a day is a time
+{serial: 1900} | 60.5 => ! 29 February 1900, which never was | 2026-07-01 => ! write it like
 {serial: 1900} | 2958466 ~ 99999999999999999999 => ! a day up to 9999-12-31
 {serial: 1904} | 0 => 1904-01-01T00:00:00 | 44742.5 => 2026-07-01T12:00:00 | -1 => ! days are counted from 0
 {serial: time} | 1 ~ -0.5 => ! a part of one day
@@ -82,8 +80,7 @@ DAYS = cases("""
 {date: "%Y-%m-%d"} | \u00a02026-07-01\u00a0 => 2026-07-01 | 2026-W53-1 => ! write it like | 1899-12-31 => ! from 1900
 {date: "%d.%m.%y"} | 1.7.26 => 2026-07-01 | 1.7.69 => 1969-07-01
 {date: "%Y-%j"} | 2024-366 => 2024-12-31 | 2025-366 => ! not_a_date
-{date: "%d/%m/%Y"} | 29/02/2024 => 2024-02-29
-{date: "%d/%m/%Y"} | 01/07/0026 ~ 01/05/2026 extra ~ 0１/05/2026 ~ 13/13/2026 => ! not_a_date
+{date: "%d/%m/%Y"} | 29/02/2024 => 2024-02-29 | 01/07/0026 ~ 01/05/2026 extra ~ 0１/05/2026 ~ 13/13/2026 => ! not_a_date
 {date: "%d %B %Y"} | 1 July 0026 => ! not_a_date
 {date: "%d %B %Y", locale: pl} | 3 maja 2026 ~ 3 MAJ 2026 => 2026-05-03
 {date: "%d. %b %Y", locale: de} | 3. Okt. 2026 ~ 3. Okt 2026 => 2026-10-03

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import orjson
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from unit.mappings.conftest import Build, Mapper, Row, mistakes
+from unit.mappings.conftest import Build, mistakes
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, RowOutcome
-from mappings.yaml.loader import load_folder
 
 CLEAN = "steps:\n  plain: [html_unescape, collapse]\n  clean: [{use: plain}, {truncate: 12}]\n"
-
-
-def title_of(outcome: RowOutcome) -> str:
-    assert isinstance(outcome, MappedRow)
-    return str(orjson.loads(outcome.body)["title"])
 
 
 def told(error: pytest.ExceptionInfo[MappingFileError]) -> list[tuple[str, int, int, str]]:
     return [(problem.path.name, problem.line, problem.column, problem.message) for problem in error.value.problems]
 
 
-def test_named_steps_stand_where_they_are_used_also_inside_each_other(mapper: Mapper, row: Row) -> None:
-    feed = mapper(top=CLEAN, event="title: {from: TITLE, do: [{use: clean}, upper]}")
-    assert title_of(feed(row(TITLE="Jazz &amp;\n blues"))) == "JAZZ & BLUES"
-    assert title_of(mapper(top=CLEAN, event="title: {from: TITLE, do: {use: plain}}")(row(TITLE=" a  b "))) == "a b"
-
-
 def test_a_feed_says_the_same_whether_its_steps_are_named_or_written_out(build: Build) -> None:
-    named = build(top=CLEAN, event="title: {from: TITLE, do: [{use: plain}, upper]}")
-    written = build(event="title: {from: TITLE, do: [html_unescape, collapse, upper]}")
+    named = build(top=CLEAN, event="title: {from: TITLE, do: [{use: clean}, upper]}")
+    written = build(event="title: {from: TITLE, do: [html_unescape, collapse, {truncate: 12}, upper]}")
     assert named.digest == written.digest
 
 
@@ -60,14 +45,12 @@ def test_ways_that_grow_without_end_are_cut_short(build: Build) -> None:
 SHARED = "let:\n  place: {from: PLACE, do: [{use: clean}]}\nsteps:\n  clean: [collapse, upper]\n"
 
 
-def test_an_included_file_lends_its_names(mapper: Mapper, build: Build, row: Row) -> None:
+def test_what_an_included_file_says_counts_for_what_rows_become(build: Build) -> None:
     top = "include: shared/common.yaml\nlet: {own: {from: TITLE, do: [{use: clean}]}}\n"
     event = "title: {join: [$own, $place], with: ' @ '}"
-    feed = mapper(top=top, event=event, files={"shared/common.yaml": SHARED})
-    assert title_of(feed(row(TITLE="Jazz", PLACE=" blå  "))) == "JAZZ @ BLÅ"
-    before = build(top=top, event=event, files={"shared/common.yaml": SHARED}).digest
-    changed = SHARED.replace("upper", "lower")
-    assert build(top=top, event=event, files={"shared/common.yaml": changed}).digest != before
+    texts = (SHARED, SHARED.replace("upper", "lower"))
+    digests = {build(top=top, event=event, files={"shared/common.yaml": text}).digest for text in texts}
+    assert len(digests) == 2
 
 
 def test_mistakes_in_an_included_file_are_told_with_its_name_and_its_lines(build: Build) -> None:
@@ -88,11 +71,6 @@ def test_mistakes_in_an_included_file_are_told_with_its_name_and_its_lines(build
     assert (
         next(problem for problem in error.value.problems if "daet" in problem.message).snippet == "  day: {from: DAY, do: [daet]}"
     )
-
-
-def test_a_file_to_be_included_may_stand_among_the_feeds(build: Build, tmp_path: Path) -> None:
-    build(files={"feeds/_common.yaml": SHARED})
-    assert load_folder(tmp_path / "feeds").broken == ()
 
 
 def test_an_editor_knows_named_steps_included_files_and_lists_of_things(editor: Draft202012Validator) -> None:

@@ -170,6 +170,14 @@ class Forgetful:
         return created(len(self.events))
 
 
+def test_an_image_that_is_always_called_gone_is_uploaded_once_more_and_no_more_often(world: World) -> None:
+    service = Forgetful(stores=False, first=1_000)
+    world.stage([row("a", cover=at(1)), row("b", cover=at(1)), row("c", cover=at(1))])
+    for _ in range(3):
+        published(world, service, in_flight=1)
+    assert (len(service.uploaded), set(world.states().values())) == (2, {"refused"})
+
+
 @pytest.mark.parametrize("stores", [False, True])
 def test_a_row_whose_image_is_gone_waits_for_it_while_no_image_can_be_uploaded_and_goes_out_as_its_source_says_then(
     world: World, stores: bool

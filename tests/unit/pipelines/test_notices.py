@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -70,6 +70,13 @@ class World:
     def hold(self, feed: str = "agenda") -> None:
         self._ledger(feed).acquire_lease("a run")
 
+    def after(self, *outcomes: RunOutcome) -> list[str]:
+        """What comes in about a feed that is run so, notified of after each run, by title."""
+        for outcome in outcomes:
+            self.run(outcome)
+            self.notifier().notify([self.feed()])
+        return self.heard()
+
     def heard(self) -> list[str]:
         """What has come in since it was last asked, by title."""
         titles = [message.title.removeprefix("eventsync: ") for _, message in self.inbox]
@@ -86,18 +93,8 @@ def world(tmp_path: Path, engine: Engine) -> World:
 
 
 def test_a_stopped_feed_is_told_once_however_often_it_runs_and_then_that_it_is_over(world: World) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    for _ in range(4):
-        world.run(BRAKED)
-        notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
-    world.run(OK)
-    notifier.notify([feed])
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: over"]
-    world.run(BRAKED)
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
+    for outcome, title in ((BRAKED, "stopped by a brake"), (OK, "over"), (BRAKED, "stopped by a brake")):
+        assert world.after(*[outcome] * 4) == [f"agenda: {title}"]
 
 
 def test_one_cause_after_another_is_one_message(world: World) -> None:
@@ -122,21 +119,13 @@ def test_one_cause_after_another_is_one_message(world: World) -> None:
     ],
 )
 def test_each_way_to_fail_has_its_own_title(world: World, name: str, code: ExitCode, title: str) -> None:
-    world.run(RunOutcome(name, code, "why"))
-    world.notifier().notify([world.feed()])
-    assert world.heard() == [f"agenda: {title}"]
+    assert world.after(RunOutcome(name, code, "why")) == [f"agenda: {title}"]
 
 
 @pytest.mark.parametrize(("name", "code"), [("held by another run", ExitCode.HELD), ("interrupted", ExitCode.INTERRUPTED)])
-def test_runs_that_were_held_or_stopped_by_somebody_say_nothing(world: World, name: str, code: ExitCode) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    world.run(RunOutcome(name, code))
-    notifier.notify([feed])
-    world.run(BRAKED)
-    for _ in range(12):
-        world.run(RunOutcome(name, code))
-        notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
+def test_runs_that_were_held_or_that_a_person_stopped_say_nothing(world: World, name: str, code: ExitCode) -> None:
+    silent = RunOutcome(name, code)
+    assert world.after(silent, BRAKED, *[silent] * 12) == ["agenda: stopped by a brake"]
 
 
 def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
@@ -184,11 +173,10 @@ def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_
 def test_a_run_under_way_was_not_lost(world: World) -> None:
     world.begin()
     world.hold()
-    world.notifier().notify_of_lost_runs([world.feed()])
-    assert world.heard() == []
-    world.at += timedelta(minutes=10)
-    world.notifier().notify_of_lost_runs([world.feed()])
-    assert world.heard() == ["agenda: a run was lost"]
+    for minutes, titles in ((0, []), (10, ["agenda: a run was lost"])):
+        world.at += timedelta(minutes=minutes)
+        world.notifier().notify_of_lost_runs([world.feed()])
+        assert world.heard() == titles
 
 
 def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world: World) -> None:
@@ -207,21 +195,11 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world:
     (_, message) = world.inbox[0]
     assert world.heard() == ["agenda: no run has come"]
     assert "no run has come since 2026-03-01 08:01 UTC: one was due at 2026-03-02 05:00 UTC" in message.body
-    world.run(OK)
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: over"]
-
-
-def test_a_run_that_came_and_did_not_get_through_says_why_itself(world: World) -> None:
-    feed, notifier = world.feed(cron="0 6 * * *"), world.notifier()
-    world.run(OK)
-    world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)
-    notifier.notify([feed], late=["agenda"])
     world.run(AWAY)
     notifier.notify([feed])
-    (_, message) = world.inbox[1]
-    assert world.heard() == ["agenda: no run has come", "agenda: paused"]
-    assert "- Over, told on 2026-03-02 09:00 UTC: no run has come since" in message.body
+    (_, message) = world.inbox[0]
+    assert world.heard() == ["agenda: paused"]
+    assert "- Over, told on 2026-03-02 06:01 UTC: no run has come since" in message.body
 
 
 @pytest.mark.parametrize(
@@ -276,15 +254,14 @@ def test_a_channel_that_a_feed_names_later_hears_what_is_open_and_one_it_leaves_
 
 
 def test_an_interrupted_message_is_due_again(world: World) -> None:
-    feed = world.feed()
+    feed, notifier = world.feed(), world.notifier()
     world.run(BRAKED)
-    notifier = world.notifier()
 
     def interrupted(_address: SecretStr, _message: Message) -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Notifier(world.engine, HERE, notifier.channels, interrupted, world.now).notify([feed])
+        replace(notifier, deliver=interrupted).notify([feed])
     notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 
@@ -307,18 +284,15 @@ def test_a_file_that_cannot_be_used_is_told_to_its_owner_until_it_is_mended(worl
 
 
 def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_name_as_well(world: World) -> None:
-    notifier, sound = world.notifier(), world.feed("crm")
+    notifier, sound, errors = world.notifier(), world.feed("crm"), []
     for name, text in (("odd.yaml", "what: is this"), ("copy.yaml", "feed: crm")):
         (world.folder / name).write_text(text, "utf-8")
-    errors = []
-    for name in ("odd.yaml", "copy.yaml"):
         with pytest.raises(MappingFileError) as broken:
             load_feed(world.folder / name)
         errors.append(broken.value)
     notifier.notify(*notifier.files(errors, [sound]))
-    (_, message) = world.inbox[0]
+    (_, message) = world.inbox.pop()
     assert [block.partition("\n")[0] for block in message.body.split("\n\n")[:2]] == ["copy.yaml", "odd.yaml"]
-    world.inbox.clear()
     (world.folder / "odd.yaml").unlink()
     notifier.notify(*notifier.files(errors[1:], [sound]))
     assert world.heard() == ["odd.yaml: over"]

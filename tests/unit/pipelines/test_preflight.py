@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine
 from unit.connectors_api.wired import SECRET, api_over
-from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
+from unit.connectors_contract.test_contract import ROOT, SPECIFIED, Change, Tree, event, tree_with
 from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
@@ -91,11 +91,17 @@ def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine:
     assert _look(engine, pages)[0].expected
 
 
-def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_compared_with(engine: Engine) -> None:
-    pages = Pages(_told(_organizer, etag='"1"'))
+LONG = f'"{"x" * 500}"'
+
+
+@pytest.mark.parametrize(("etag", "asked"), [('"1"', [None, '"1"', None]), (LONG, [None] * 3)], ids=["", "too long to be kept"])
+def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_compared_with(
+    engine: Engine, etag: str, asked: list[str | None]
+) -> None:
+    pages = Pages(_told(_organizer, etag=etag))
     for mapping in (MAPPING, MAPPING, MAPPING.loaded(MAPPING.path, bytes(16), MAPPING.tables)):
         assert _look(engine, pages, mapping)[0].expected
-    assert [request.headers.get("if-none-match") for request in pages.requests] == [None, '"1"', None]
+    assert [request.headers.get("if-none-match") for request in pages.requests] == asked
 
 
 def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engine) -> None:
@@ -140,10 +146,3 @@ def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None
     _notes(engine).write(f"contract of {MAPPING.feed}", kept)
     Preflight(_notes(engine), MAPPING).disprove()
     assert _look(engine, Pages(_told(_organizer)))[0].expected
-
-
-def test_a_tag_that_cannot_stand_in_a_header_is_not_kept(engine: Engine) -> None:
-    pages = Pages(_told(etag='"' + "x" * 500 + '"'))
-    for _ in range(2):
-        _look(engine, pages)
-    assert [request.headers.get("if-none-match") for request in pages.requests] == [None, None]

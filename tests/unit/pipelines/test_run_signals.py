@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -24,6 +25,14 @@ def _own_signals() -> Iterator[None]:
 
 def _interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_that_was_kept_stops_work_that_begins() -> None:
+    stopped: list[int] = []
+    with signals_deferred():
+        _interrupt()
+        run_async(partial(asyncio.sleep, 0), stopped.append)
+    assert stopped == [1]
 
 
 def test_the_exception_of_an_orchestrator_is_raised_once_the_work_that_was_asked_to_stop_has_ended() -> None:

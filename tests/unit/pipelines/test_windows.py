@@ -134,6 +134,13 @@ def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Pat
     assert any("belong to no window: 1" in notice for notice in sieve.notices())
 
 
+def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
+    sieve = WindowFilter(window("cursor", "2031-07-02", "2031-07-02", "START"))
+    told = rows(plain="2031-07-02", zoned="2031-07-01T23:30:00-03:00", other="2031-07-03T00:00:00Z", empty="", word="soon")
+    assert [row.cells["ID"] for row in sieve.rows(told)] == ["plain", "zoned"]
+    assert any("which belong to no window: 2" in notice for notice in sieve.notices())
+
+
 def plan(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> ReadPlan:
     """How a feed is read whose source was read as a whole so many hours ago, or never."""
     first = plan_read(mapping, compiled(mapping), "", NOW, RunOptions())
@@ -158,14 +165,6 @@ def test_what_lies_beyond_a_horizon_is_read_again_every_day(tmp_path: Path, rule
     assert onward(mapping, 22, cursor)[0] == ["b"]
     assert plan(mapping, 22, cursor).kind is ReadKind.INCREMENTAL
     assert onward(mapping, 25, cursor)[0] == (["a", "b"] if is_daily else ["b"])
-
-
-def test_no_delivery_left_is_a_quiet_day_also_when_all_would_be_read_again(tmp_path: Path) -> None:
-    mapping = feed(tmp_path, DELIVERED, "rows: [{window: {horizon: 30d}}]")
-    delivery = put(tmp_path, "a")
-    _, cursor = onward(mapping)
-    delivery.unlink()
-    assert onward(mapping, 25, cursor)[0] == []
 
 
 def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago_and_not_to_its_own_next_slice(engine: Engine) -> None:

@@ -66,6 +66,9 @@ class Bench:
         extra = {"Idempotency-Key": key} if key else {}
         return self.http.post(MEDIA, content=image, headers={"Content-Type": declared, **extra, **_as(secret)})
 
+    def form(self, image: bytes, field: str = "file", key: str = "") -> httpx.Response:
+        return self.http.post(MEDIA, files={field: ("cover.bin", image)}, headers={"Idempotency-Key": key} if key else {})
+
     def switch(self, **switches: object) -> None:
         self.admin("switches", switches)
 

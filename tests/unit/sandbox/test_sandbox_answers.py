@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sandbox.bench import STARTER, Bench, Event, Open, refusal
+from unit.sandbox.bench import Bench, Event, Open, refusal
 
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
@@ -49,14 +49,6 @@ def test_a_page_or_limit_that_is_no_whole_number_is_refused_by_its_name(bench: B
     answer = bench.get(f"channels?{query}")
     assert refusal(answer) == (400, "invalid_request")
     assert answer.json()["error"]["details"]["field"] == query.partition("=")[0]
-
-
-def test_classifications_have_a_version_in_date_form_and_need_no_key(bench: Bench) -> None:
-    del bench.http.headers["Authorization"]
-    found = bench.get("classifications").json()
-    assert [len(part) for part in found["version"].split("-")] == [4, 2, 2]
-    assert {"music", "workshop", "culture"} <= {doc["slug"] for doc in found["docs"]}
-    assert all(set(doc) == {"slug", "name", "description"} for doc in found["docs"])
 
 
 def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, event: Event) -> None:
@@ -140,99 +132,28 @@ def test_a_drifted_contract_is_on_the_page_and_in_force(
     assert bench.create(event | {"organizer": "The town", "headline": "Jazz"}).status_code == 201
 
 
-def test_the_page_alone_may_drift(bench: Bench, event: Event) -> None:
-    bench.switch(contract="new_required_field", contract_rules="as_specified")
-    assert "organizer" in _contract(bench)["components"]["schemas"]["EventCreate"]["required"]
-    assert bench.create(event).status_code == 201
-    bench.switch(contract="moved")
-    assert "url: /api/public/v2" in bench.http.get(PAGE).text
-    assert bench.create(event).status_code == 201
-
-
-def test_an_unchanged_page_is_not_sent_again(bench: Bench) -> None:
+def test_the_page_alone_may_drift_and_a_web_page_or_nothing_may_stand_in_its_place(bench: Bench, event: Event) -> None:
     tag = bench.http.get(PAGE).headers["etag"]
     again = bench.http.get(PAGE, headers={"If-None-Match": tag})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
-    bench.switch(contract="renamed_field")
+    bench.switch(contract="new_required_field", contract_rules="as_specified")
     assert bench.http.get(PAGE, headers={"If-None-Match": tag}).status_code == 200
-
-
-def test_there_may_be_a_web_page_or_nothing_in_its_place(bench: Bench) -> None:
-    bench.switch(contract_page="html")
-    assert "Sign in" in bench.http.get(PAGE).text
+    assert "organizer" in _contract(bench)["components"]["schemas"]["EventCreate"]["required"]
+    assert bench.create(event).status_code == 201
+    for switches, shown in (({"contract": "moved"}, "url: /api/public/v2"), ({"contract_page": "html"}, "Sign in")):
+        bench.switch(**switches)
+        assert shown in bench.http.get(PAGE).text
+        assert bench.create(event).status_code == 201
     bench.switch(contract_page="absent")
     assert bench.http.get(PAGE).json()["error"]["code"] == "not_found"
 
 
-def test_a_revised_list_of_classifications_is_in_force_at_once(bench: Bench, event: Event) -> None:
-    first = bench.get("classifications").json()
-    bench.switch(classification_list="revised")
-    revised = bench.get("classifications").json()
-    before, after = ({one["slug"] for one in listed["docs"]} for listed in (first, revised))
-    assert (before - after, after - before) == ({"workshop", "nightlife"}, {"workshops", "podcast"})
-    assert first["version"] < revised["version"]
-    assert bench.create(event | {"classifications": ["workshop"]}).status_code == 400
-    assert bench.create(event | {"classifications": ["workshops"]}).status_code == 201
-
-
-@pytest.mark.parametrize(
-    ("words", "steps"),
-    [
-        (("rate_events=2/s", "rate_burst=3"), [(0, [201, 201, 201, 429], "1"), (0.5, [201, 429], "1")]),
-        (("rate_events=2/m", "rate_kind=window"), [(59, [201, 201, 429], "1"), (1, [201, 201, 429], "60")]),
-        (("rate_events=2/m", "rate_kind=sliding"), [(0, [201], ""), (30, [201, 429], "30"), (30, [201, 429], "30")]),
-    ],
-    ids=[
-        "a bucket lets a burst through",
-        "a fixed window opens with the clock",
-        "a sliding window counts any stretch of a period",
-    ],
-)
-def test_a_limit_counts_as_switched(
-    open_bench: Open, event: Event, words: tuple[str, ...], steps: list[tuple[float, list[int], str]]
-) -> None:
-    bench = open_bench(*words)
-    for seconds, statuses, retry_after in steps:
-        bench.clock.now += seconds
-        answers = [bench.create(event) for _ in statuses]
-        assert [answer.status_code for answer in answers] == statuses
-        assert answers[-1].headers.get("retry-after", "") == retry_after
-    assert refusal(answers[-1]) == (429, "rate_limited")
-    assert len(bench.stored()) == sum(statuses.count(201) for _, statuses, _ in steps)
-
-
-def test_each_route_and_each_key_has_a_limit_of_its_own(open_bench: Open, event: Event) -> None:
-    bench = open_bench("rate_events=1/m", "rate_lists=1/m")
-    assert [bench.create(event).status_code for _ in range(2)] == [201, 429]
-    assert bench.create(event, secret=STARTER).status_code == 201
-    for route in ("channels", "classifications", "events"):
-        assert [bench.get(route).status_code for _ in range(2)] == [200, 429], route
-
-
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [
-        ("seconds", ["3"]),
-        ("fraction", ["2.500"]),
-        ("absent", []),
-        ("garbage", ["soon"]),
-        ("negative", ["-1"]),
-        ("absurd", ["31536000"]),
-        ("several", ["0", "3"]),
-        *((style, None) for style in ("date", "rfc850_date", "asctime_date")),
-    ],
-)
-def test_retry_after_is_written_as_switched_and_a_date_is_never_too_early(
-    open_bench: Open, event: Event, style: str, expected: list[str] | None
-) -> None:
+@pytest.mark.parametrize("style", ["date", "rfc850_date", "asctime_date"])
+def test_a_date_to_come_back_at_is_never_too_early(open_bench: Open, event: Event, style: str) -> None:
     bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
     bench.create(event)
-    written = bench.create(event).headers.get_list("retry-after")
-    if expected is None:
-        (date,) = written
-        assert parsedate_to_datetime(date).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
-    else:
-        assert written == expected
+    written = parsedate_to_datetime(bench.create(event).headers["retry-after"])
+    assert written.replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
 
 
 def test_what_is_left_may_be_shown_beside_every_answer(open_bench: Open, event: Event) -> None:

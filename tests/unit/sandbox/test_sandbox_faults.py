@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import httpx
@@ -40,45 +38,26 @@ TELLS: dict[str, tuple[int, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Caller:
-    """Posts one event under one key, over one connection that is kept; asks the sandbox over others."""
-
-    base_url: str
-    event: Event
-    http: httpx.Client
-
-    def post(self, key: str = "k1", *, silence_s: float = PATIENCE_S) -> tuple[int, str]:
-        headers = {"Authorization": "Bearer k", "Idempotency-Key": key}
-        timeout = httpx.Timeout(PATIENCE_S, read=silence_s)
-        try:
-            with self.http.stream("POST", EVENTS, json=self.event, headers=headers, timeout=timeout) as answer:
-                text = b""
-                for chunk in answer.iter_raw():
-                    text += chunk
-                    if text == b"   ":
-                        return 0, "blanks"
-                return answer.status_code, text.decode()
-        except httpx.TransportError as broken:
-            return 0, type(broken).__name__
-
-    def kept(self, what: str) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS, timeout=PATIENCE_S)
-        return list(answer.json()[what])
+def post(http: httpx.Client, event: Event, *, silence_s: float = PATIENCE_S) -> tuple[int, str]:
+    """Post an event under one key; return the status and the text, or 0 and what broke."""
+    headers = {"Authorization": "Bearer k", "Idempotency-Key": "k1"}
+    timeout = httpx.Timeout(PATIENCE_S, read=silence_s)
+    try:
+        with http.stream("POST", EVENTS, json=event, headers=headers, timeout=timeout) as answer:
+            text = b""
+            for chunk in answer.iter_raw():
+                text += chunk
+                if text == b"   ":
+                    return 0, "blanks"
+            return answer.status_code, text.decode()
+    except httpx.TransportError as broken:
+        return 0, type(broken).__name__
 
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
     with running(None, Switches(), "k") as announced:
         yield announced.base_url
-
-
-@contextmanager
-def caller(base_url: str, event: Event, *words: str) -> Iterator[Caller]:
-    with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=PATIENCE_S) as http:
-        http.post("/_sandbox/reset", json={})
-        http.post("/_sandbox/switches", json=format_switches(parse_switches(("fault_per_mille=1000", *words))))
-        yield Caller(base_url, event, http)
 
 
 def test_every_fault_is_tried_here() -> None:
@@ -90,39 +69,29 @@ def test_every_fault_is_tried_here() -> None:
 def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
     base_url: str, event: Event, kind: str, moment: str
 ) -> None:
-    words = (f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
-    with caller(base_url, event, *words) as posting:
-        status, text = posting.post(silence_s=0.3 if kind == "hang" else PATIENCE_S)
+    words = ("fault_per_mille=1000", f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
+    options: dict[str, Any] = {"base_url": base_url, "trust_env": False, "verify": NO_TLS, "timeout": PATIENCE_S}
+    with httpx.Client(**options) as http, httpx.Client(**options) as admin:
+
+        def kept(what: str) -> list[dict[str, Any]]:
+            return list(admin.get(f"/_sandbox/{what}").json()[what])
+
+        admin.post("/_sandbox/reset", json={})
+        admin.post("/_sandbox/switches", json=format_switches(parse_switches(words)))
+        status, text = post(http, event, silence_s=0.3 if kind == "hang" else PATIENCE_S)
         if kind == "hang":  # the caller may leave before the sandbox has begun
-            until(lambda: posting.kept("requests"), what="the request that is never answered")
-        kept = len(posting.kept("events"))
-        copied = posting.post() if kind == "twice" else None
-        again = posting.post()
-        events, requests = posting.kept("events"), posting.kept("requests")
+            until(lambda: kept("requests"), what="the request that is never answered")
+        stored = len(kept("events"))
+        copied = post(http, event) if kind == "twice" else None
+        again = post(http, event)
+        events, requests = kept("events"), kept("requests")
     expected, sign = TELLS[f"{kind} {moment}"] if kind == "redirect" else TELLS[kind]
     assert (status, sign in text) == (expected, True), text
     if kind != "late":  # whose work goes on
-        assert kept == (moment == "after")
+        assert stored == (moment == "after")
     assert [one["fault"] for one in requests] == [f"{kind} {moment}", *[""] * (1 + (kind == "twice"))]
     assert copied in {None, (status, text)}, "the copy is taken for the next answer"
     if kind == "stored_500":
         assert (again, len(events)) == ((500, text), moment == "after")
     else:
         assert (again[0], len(events)) == (201, 1)
-
-
-def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, event: Event) -> None:
-    words = ("faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=2000")
-    with caller(base_url, event, *words) as posting:
-        assert posting.post() == (0, "ReadError")
-        status, text = posting.post()
-        assert (status, "in progress" in text) == (409, True)
-        until(lambda: posting.kept("events"), every_s=0.05, what="the work to be done")
-        assert posting.post()[0] == 201
-        assert len(posting.kept("events")) == 1
-
-
-def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:
-    with caller(base_url, event, "faults=error_500", "fault_moment=before", "fault_attempts=2") as posting:
-        assert [posting.post("k3")[0] for _ in range(4)] == [500, 500, 201, 201]
-        assert [posting.post("k4")[0] for _ in range(3)] == [500, 500, 201]

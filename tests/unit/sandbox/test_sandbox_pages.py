@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-import httpx
 import pytest
 from markupsafe import escape
-from unit.sandbox.bench import MEDIA, PNG, Bench, Event, Open
+from unit.sandbox.bench import PNG, Bench, Event
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>&amp;"
 
@@ -90,10 +89,6 @@ IMAGES = {
 }
 
 
-def form(bench: Bench, image: bytes, field: str = "file", **headers: str) -> httpx.Response:
-    return bench.http.post(MEDIA, files={field: ("cover.bin", image)}, headers=headers)
-
-
 @pytest.mark.parametrize("kind", IMAGES)
 def test_an_image_is_recognised_by_its_content_and_shown_as_such(bench: Bench, kind: str) -> None:
     number = bench.upload(IMAGES[kind], "image/x-whatever").json()["doc"]["id"]
@@ -103,32 +98,9 @@ def test_an_image_is_recognised_by_its_content_and_shown_as_such(bench: Bench, k
 
 
 def test_an_uploaded_image_can_be_a_cover(bench: Bench, event: Event) -> None:
-    number = form(bench, PNG).json()["doc"]["id"]
+    number = bench.form(PNG).json()["doc"]["id"]
     assert bench.create(event | {"coverImage": number}).status_code == 201
     assert f'src="/media/{number}"' in bench.agenda()
-
-
-@pytest.mark.parametrize(
-    ("word", "image", "raw_status", "form_status"),
-    [
-        *(("media_encoding=any", content, 400, 400) for content in (b"", b"<svg/>", b"RIFF....WAVE", b"%PDF-1.7")),
-        ("media_encoding=any", PNG, 201, 201),
-        ("media_encoding=raw", PNG, 201, 415),
-        ("media_encoding=multipart", PNG, 415, 201),
-        ("max_image_bytes=10", PNG, 413, 413),
-    ],
-)
-def test_what_counts_as_an_image_and_how_it_may_be_sent_is_a_switch(
-    open_bench: Open, word: str, image: bytes, raw_status: int, form_status: int
-) -> None:
-    bench = open_bench(word)
-    assert (bench.upload(image).status_code, form(bench, image).status_code) == (raw_status, form_status)
-
-
-def test_the_name_of_the_field_is_a_switch(open_bench: Open) -> None:
-    bench = open_bench("media_field=image")
-    assert form(bench, PNG, "image").status_code == 201
-    assert form(bench, PNG, "file").json()["error"]["details"]["field"] == "image"
 
 
 @pytest.mark.parametrize("declared", ["multipart/form-data", "multipart/form-data; boundary=x"])
@@ -137,7 +109,7 @@ def test_a_form_that_cannot_be_read_is_refused(bench: Bench, declared: str) -> N
 
 
 def test_the_same_image_under_the_same_key_is_kept_once_whatever_the_forms_boundary(bench: Bench) -> None:
-    first, second = form(bench, PNG, **{"Idempotency-Key": "k"}), form(bench, PNG, **{"Idempotency-Key": "k"})
+    first, second = bench.form(PNG, key="k"), bench.form(PNG, key="k")
     assert first.request.headers["content-type"] != second.request.headers["content-type"]
     assert first.content == second.content
     assert bench.upload(IMAGES["image/gif"], key="k").status_code == 409

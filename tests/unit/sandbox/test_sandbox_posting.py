@@ -8,7 +8,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.sandbox.bench import EVENTS, PNG, STARTER, Bench, Event, Open, refusal
+from unit.sandbox.bench import EVENTS, Bench, Event, Open, refusal
 
 from sandbox.server import app_of
 from sandbox.service import Environment, open_sandbox
@@ -117,39 +117,24 @@ def test_a_body_that_is_no_json_object_or_too_large_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("word", "change", "expected"),
+    ("word", "change", "status"),
     [
-        ("unknown_fields=refused", {"description": "x"}, (400, "invalid_request")),
+        ("unknown_fields=refused", {"description": "x"}, 400),
         ("unknown_fields=refused", {}, 201),
         ("null_fields=omitted", {"endAt": None, "offers": None, "status": None, "coverImage": None, "locationName": None}, 201),
-        ("null_fields=omitted", {"title": None}, (400, "invalid_request")),
+        ("null_fields=omitted", {"title": None}, 400),
         ("empty_classifications=accepted", {"classifications": []}, 201),
         ("availability=any", {"offers": [{"availability": "sold out"}]}, 201),
-        ("max_title_chars=5", {"title": "longer"}, (400, "invalid_request")),
-        ("max_offers=0", {}, (400, "invalid_request")),
+        ("max_title_chars=5", {"title": "longer"}, 400),
+        ("max_offers=0", {}, 400),
         ("success_status=200", {}, 200),
-        *((f"channel_denied={code}", {"channelId": 105}, (403, code)) for code in ("forbidden", "insufficient_scope")),
-        ("channel_denied=not_found", {"channelId": 105}, (404, "not_found")),
-        ("channel_unknown=not_found", {"channelId": 999}, (404, "not_found")),
-        ("channel_unknown=forbidden", {"channelId": 999}, (403, "forbidden")),
-        ("channel_unknown=invalid_request", {"channelId": 999}, (400, "invalid_request")),
     ],
 )
 def test_what_the_specification_leaves_open_is_a_switch(
-    open_bench: Open, event: Event, word: str, change: Event, expected: int | tuple[int, str]
+    open_bench: Open, event: Event, word: str, change: Event, status: int
 ) -> None:
     bench = open_bench(word)
-    answer = bench.create(event | change)
-    assert (answer.status_code if isinstance(expected, int) else refusal(answer)) == expected
-    assert len(bench.stored()) == isinstance(expected, int)
-
-
-@pytest.mark.parametrize("default", ["draft", "published"])
-def test_an_event_without_a_status_gets_the_switched_one(open_bench: Open, event: Event, default: str) -> None:
-    bench = open_bench(f"default_status={default}")
-    del event["status"]
-    bench.create(event)
-    assert bench.stored()[0]["status"] == default
+    assert (bench.create(event | change).status_code, len(bench.stored())) == (status, status < 400)
 
 
 JSON = st.recursive(
@@ -169,78 +154,6 @@ def test_no_value_of_any_field_makes_the_service_fail(bench: Bench, event: Event
     name = data.draw(st.sampled_from(sorted({*event, "coverImage", "unknown"})))
     answer = bench.create(event | {name: data.draw(JSON)})
     assert answer.status_code in {201, 400, 403, 404}
-
-
-def test_the_same_request_again_gets_the_stored_answer_or_refusal_and_creates_nothing(bench: Bench, event: Event) -> None:
-    for payload, key, status in ((event, "k1", 201), (event | {"title": ""}, "k2", 400)):
-        first, second = bench.create(payload, key=key), bench.create(payload, key=key)
-        assert (first.status_code, first.content) == (status, second.content)
-    assert len(bench.stored()) == 1
-    assert [request["outcome"] for request in bench.requests()][:2] == ["created", "replayed"]
-    assert bench.create(event, key="k2").status_code == 409
-
-
-def test_another_body_under_a_used_key_is_a_conflict_or_given_the_first_ones_answer(bench: Bench, event: Event) -> None:
-    first, other = bench.create(event, key="k1"), event | {"title": "other"}
-    answer = bench.create(other, key="k1")
-    assert refusal(answer) == (409, "conflict")
-    bench.switch(idempotency_other_body="replay")
-    assert bench.create(other, key="k1").content == first.content
-    assert len(bench.stored()) == 1
-
-
-def test_a_key_counts_for_one_api_key_and_one_route(bench: Bench, event: Event) -> None:
-    bench.create(event, key="k1")
-    assert bench.create(event, key="k1", secret=STARTER).status_code == 201
-    assert bench.upload(PNG, key="k1").status_code == 201
-    assert len(bench.stored()) == 2
-
-
-@pytest.mark.parametrize(("word", "second", "kept"), [("refuse", 409, 1), ("ignore", 201, 2)])
-def test_a_service_may_refuse_any_reuse_of_a_key_or_ignore_keys(
-    open_bench: Open, event: Event, word: str, second: int, kept: int
-) -> None:
-    bench = open_bench(f"idempotency={word}")
-    assert [bench.create(event, key="k1").status_code for _ in range(2)] == [201, second]
-    assert [stored["idempotencyKey"] for stored in bench.stored()] == ["k1"] * kept
-
-
-def test_a_key_is_forgotten_after_its_time(open_bench: Open, event: Event) -> None:
-    bench = open_bench("idempotency_memory_s=60")
-    bench.create(event, key="k1")
-    bench.clock.now += 59
-    bench.create(event, key="k1")
-    assert len(bench.stored()) == 1
-    bench.clock.now += 1
-    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
-    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
-    assert len(bench.stored()) == 2
-
-
-@pytest.mark.parametrize(("word", "refused", "denied"), [("none", 201, 201), ("validation", 409, 201), ("all", 409, 409)])
-def test_which_refusals_use_up_a_key_is_a_switch(open_bench: Open, event: Event, word: str, refused: int, denied: int) -> None:
-    bench = open_bench(f"stored_refusals={word}")
-    bench.create(event | {"title": ""}, key="refused")
-    assert bench.create(event, key="refused").status_code == refused
-    bench.create(event | {"channelId": 105}, key="denied")
-    assert bench.create(event, key="denied").status_code == denied
-
-
-def test_a_401_a_403_for_the_scope_and_a_429_never_use_up_a_key(open_bench: Open, event: Event) -> None:
-    bench = open_bench("rate_events=1/m", "stored_refusals=all")
-    bench.create(event, key="k1", Authorization="Bearer wrong")
-    bench.create(event)
-    assert bench.create(event, key="k1").status_code == 429
-    bench.clock.now += 60
-    assert bench.create(event, key="k1").status_code == 201
-
-
-@pytest.mark.parametrize(("key", "status"), [("x" * 20, 201), ("x" * 21, 400), (" ", 400)])
-def test_a_key_that_is_blank_or_too_long_is_refused(open_bench: Open, event: Event, key: str, status: int) -> None:
-    answer = open_bench("key_max_chars=20").create(event, key=key)
-    assert answer.status_code == status
-    if status == 400:
-        assert answer.json()["error"]["details"]["field"] == "Idempotency-Key"
 
 
 def answers_to_two_at_once(event: Event, switches: Switches) -> list[httpx.Response]:

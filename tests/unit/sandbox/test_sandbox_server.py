@@ -1,73 +1,35 @@
-"""The sandbox as a process and as a thread: starting, stopping, surviving, and breaking connections on purpose."""
+"""The sandbox as a process and as a thread: starting, stopping, surviving; and its switches as words."""
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+from integration.service import serving
 from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import Address, running, serve
 from sandbox.store import StateInUseError
-from sandbox.switches import Switches, parse_switches
-
-Spawn = Callable[..., tuple[subprocess.Popen[str], httpx.Client]]
+from sandbox.switches import Rate, SwitchError, Switches, format_switches, parse_switches
 
 
-def opened(base_url: str, headers: dict[str, str] | None = None) -> httpx.Client:
-    return httpx.Client(base_url=base_url, headers=headers, trust_env=False, verify=False, timeout=60)
-
-
-@pytest.fixture
-def spawn() -> Iterator[Spawn]:
-    processes = []
-
-    def spawned(*arguments: object) -> tuple[subprocess.Popen[str], httpx.Client]:
-        process = subprocess.Popen([sys.executable, "-m", "sandbox", *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-        processes.append(process)
-        said = json.loads(process.stdout.readline())
-        assert said["pid"] == process.pid
-        return process, opened(said["base_url"], {"Authorization": f"Bearer {said['api_key']}"})
-
-    yield spawned
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.mark.slow
-def test_no_acknowledged_event_is_lost_to_a_kill(spawn: Spawn, tmp_path: Path, event: Event) -> None:
-    options = ("--state", tmp_path / "state", "--key", "one-key", "--rate", "1000/s", "--set", "rate_burst=1000")
-    process, http = spawn(*options)
-    with http, ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda n: http.post(EVENTS, json=event, headers={"Idempotency-Key": f"k{n}"}), range(60)))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    _, http = spawn(*options)
-    with http:
-        stored = http.get("/_sandbox/events").json()["events"]
-        again = http.post(EVENTS, json=event, headers={"Idempotency-Key": "k7"})
-    assert {answer.json()["doc"]["id"] for answer in answers} == {one["id"] for one in stored}
-    assert again.content == answers[7].content
+def opened(base_url: str) -> httpx.Client:
+    return httpx.Client(base_url=base_url, trust_env=False, verify=False, timeout=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_process_in_good_order(spawn: Spawn, number: signal.Signals) -> None:
-    process, http = spawn()
-    with http:
-        assert http.get("/api/public/v1/channels").status_code == 200
-        process.send_signal(number)
-        assert process.wait(timeout=60) == 0
+def test_a_signal_ends_the_process_in_good_order(number: signal.Signals) -> None:
+    with serving() as service:
+        assert service.look()
+        assert service.process is not None
+        service.process.send_signal(number)
+        assert service.process.wait(timeout=60) == 0
 
 
 @pytest.mark.slow
@@ -139,3 +101,43 @@ def test_a_client_that_leaves_before_its_body_is_whole_does_no_harm(event: Event
         outcomes = [one["outcome"] for one in http.get("/_sandbox/requests").json()["requests"]]
     assert outcomes.count("created") == 1
     assert set(outcomes) <= {"created", "refused"}
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
+
+
+def test_every_switch_can_be_read_back_as_it_is_written() -> None:
+    for switches in (Switches(), Switches(rate_media=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
+        assert parse_switches(f"{name}={value}" for name, value in format_switches(switches).items()) == switches
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("latency=20", "did you mean `latency_ms`?"),
+        ("latency_ms", "has no value"),
+        *((f"latency_ms={text}", "a whole number from 0") for text in ("", "-1", "1.5", "٣")),
+        ("fault_per_mille=1001", "from 0 to 1000"),
+        ("success_status=202", "one of `200`, `201`"),
+        ("retry_after=second", "did you mean `seconds`?"),
+        *((f"rate_events={text}", "`off` or a rate") for text in ("50", "0/s", "5/d")),
+        ("faults=reset+rset", "did you mean `reset`?"),
+        ("faults=", "one or several"),
+    ],
+)
+def test_a_word_that_is_no_switch_is_refused_with_what_would_be(word: str, says: str) -> None:
+    with pytest.raises(SwitchError) as refused:
+        parse_switches([word])
+    assert says in str(refused.value)
+
+
+def test_all_wrong_words_are_named_at_once() -> None:
+    with pytest.raises(SwitchError) as refused:
+        parse_switches(["a=1", "latency_ms=20", "b=2"])
+    assert len(refused.value.problems) == 2
+
+
+@pytest.mark.parametrize(("name", "default"), format_switches(Switches()).items())
+def test_the_documentation_has_each_switch_with_its_default_and_what_it_decides(name: str, default: str) -> None:
+    (line,) = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` | `{default}`")]
+    assert line.endswith(f" | {Switches.model_fields[name].description} |")

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, event, put, resolve
+from unit.state.books import BOOK, CANCELLED, ENDS, OVER, TO_COME, event, put, resolve
 from unit.state.world import START, World, answer, rejection, row, skipped
 
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Blocked, Receipt
 from mappings.outcome import Cover, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.accounts import DEFAULT_POLICY, ReadKind, StagePolicy, StageReport
@@ -18,14 +18,8 @@ from state.ledger.entries import is_of_change
 from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
 
-VERDICTS: dict[str, list[Verdict]] = {
-    "sent": [],
-    "refused": [Refusal(answer(400))],
-    "blocked": [Blocked(answer(403))],
+VERDICTS = ENDS | {
     "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
-    "uncertain": [Uncertain(answer(503))],
-    "conflict": [Conflict(answer(409))],
-    "unconfirmed": [Unconfirmed(answer(409))],
     "delivered as 2000": [Receipt(2_000, answer(201))],
 }
 WAYS = {
@@ -39,7 +33,7 @@ WAYS = {
     **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
 }
 """How a read differs from the usual one."""
-EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting")
+EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
 
 
 def outcome(word: str) -> RowOutcome:

@@ -33,39 +33,40 @@ def states(record: BackfillRecord) -> list[str]:
     return [one.state.value for one in record.slices]
 
 
-def test_a_backfill_is_done_with_the_last_of_its_slices(ours: Backfills) -> None:
-    assert ours.begin_slice("b1", 1, "me")
-    assert ours.one("b1").is_at_work
-    assert ours.end_slice("b1", 1, "me", DONE)
-    assert (ours.one("b1").state, [one.number for one in ours.one("b1").left]) == (BackfillState.OPEN, [2])
-    assert not ours.begin_slice("b1", 1, "again")
-    assert ours.begin_slice("b1", 2, "me")
-    assert ours.end_slice("b1", 2, "me", DONE)
+def slices_left(engine: Engine) -> int:
+    (status,) = LedgerQueries(engine).status(feed=FEED)
+    return status.slices_left
+
+
+def test_a_stopped_slice_is_left_with_the_reason_and_a_backfill_is_done_with_its_last(ours: Backfills) -> None:
+    for number, end in ((1, STOPPED), (2, DONE), (1, DONE)):
+        assert ours.begin_slice("b1", number, "me")
+        assert ours.one("b1").is_at_work
+        assert ours.end_slice("b1", number, "me", end)
+        if end is STOPPED:
+            first = ours.one("b1").left[0]
+            assert (first.number, first.exit_code, first.message, first.run_id) == (1, 6, "the service is away", "run-1")
     done = ours.one("b1")
     assert (done.state, done.left, dict(done.slices[0].counts)) == (BackfillState.DONE, (), {"new": 3})
     assert not ours.begin_slice("b1", 2, "late")
 
 
-def test_a_slice_that_was_stopped_is_left_with_the_reason(ours: Backfills) -> None:
-    ours.begin_slice("b1", 1, "me")
-    ours.end_slice("b1", 1, "me", STOPPED)
-    first = ours.one("b1").left[0]
-    assert (first.number, first.exit_code, first.message, first.run_id) == (1, 6, "the service is away", "run-1")
-
-
-def test_who_takes_over_from_the_dead_is_not_overruled_by_one_that_comes_back(ours: Backfills) -> None:
+def test_a_run_that_comes_back_from_the_dead_overrules_nothing(ours: Backfills) -> None:
     ours.begin_slice("b1", 1, "the dead")
     assert ours.begin_slice("b1", 1, "the living")
     assert not ours.end_slice("b1", 1, "the dead", STOPPED)
     assert ours.end_slice("b1", 1, "the living", DONE)
+    assert not ours.begin_slice("b1", 1, "again")
     assert states(ours.one("b1")) == ["done", "left"]
 
 
-def test_a_cancelled_backfill_keeps_what_is_done_and_begins_nothing_more(ours: Backfills) -> None:
+def test_a_cancelled_backfill_keeps_what_is_done_and_begins_nothing_more(engine: Engine, ours: Backfills) -> None:
+    Ledger(engine, HERE, FEED, namespace="tests", now=now).begin_run("run-1", launched_by="a test")
     ours.begin_slice("b1", 1, "me")
+    assert slices_left(engine) == 2
     ours.end_slice("b1", 1, "me", DONE)
     ours.begin_slice("b1", 2, "me")
-    assert ours.cancel("b1") == 1
+    assert (slices_left(engine), ours.cancel("b1"), slices_left(engine)) == (1, 1, 0)
     assert not ours.end_slice("b1", 2, "me", DONE)
     assert not ours.begin_slice("b1", 2, "me")
     assert states(ours.one("b1")) == ["done", "cancelled"]
@@ -76,13 +77,3 @@ def test_the_youngest_comes_first_and_other_feeds_have_their_own(engine: Engine,
     ours.open("b2", "{}", DAYS)
     assert [one.backfill_id for one in ours.all()] == ["b2", "b1"]
     assert Backfills(engine, HERE, FeedName("other"), now).all() == ()
-
-
-def test_a_feeds_status_counts_the_slices_that_are_left(engine: Engine, ours: Backfills) -> None:
-    Ledger(engine, HERE, FEED, namespace="tests", now=now).begin_run("run-1", launched_by="a test")
-    ours.begin_slice("b1", 1, "me")
-    (status,) = LedgerQueries(engine).status(feed=FEED)
-    assert status.slices_left == 2
-    ours.cancel("b1")
-    (status,) = LedgerQueries(engine).status(feed=FEED)
-    assert status.slices_left == 0

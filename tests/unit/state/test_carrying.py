@@ -204,14 +204,9 @@ def test_every_table_is_carried_but_what_is_of_this_moment_or_made_anew() -> Non
     assert {*METADATA.tables} - {table.name for table in TABLES} == {DUPLICATE_MARK.name}
 
 
-def test_an_export_is_never_written_over(world: World, tmp_path: Path) -> None:
-    file = tmp_path / "state.gz"
-    file.write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
-        export_to(world.engine, file, AT, silent, silent)
+def test_an_export_needs_a_folder_that_is_there(world: World, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         export_to(world.engine, tmp_path / "no" / "such.gz", AT, silent, silent)
-    assert file.read_text() == "mine"
 
 
 def test_an_export_that_is_cut_short_leaves_no_file(world: World, tmp_path: Path) -> None:
@@ -241,8 +236,12 @@ def test_no_damage_goes_unnoticed(exported: bytes, there: Engine, tmp_path: Path
     file = tmp_path / "broken.gz"
     lines = gzip.decompress(exported).splitlines(keepends=True)
     entry = next(index for index, line in enumerate(lines) if line.startswith(b"[") and b'"delivered"' in line)
+    media = next(index for index, line in enumerate(lines) if b'"table":"media"' in line)
     header = json.loads(lines[0])
     broken = {
+        "a table of another name": [*lines[:media], lines[media].replace(b'"media"', b'"medium"'), *lines[media + 1 :]],
+        "a column less": [*lines[:media], lines[media].replace(b',"media_id"', b""), *lines[media + 1 :]],
+        "no base64": [*lines[: media + 1], lines[media + 1].replace(b'"AP8="', b'"?"'), *lines[media + 2 :]],
         "cut short": lines[:-1],
         "cut in a line": [*lines[:-1], lines[-1][:-1]],
         "cut in a table": lines[: entry + 1],

@@ -11,16 +11,13 @@ from sqlalchemy import select
 from unit.state.books import BOOK, CANCELLED, evening, play, problems
 from unit.state.world import DESTINATION, FEED, World, answer, row
 
-from connectors.errors import KeyRefusedError
 from mappings.delivery import (
     Blocked,
     Conflict,
     Denial,
     Intent,
-    Postponed,
     Receipt,
     Refusal,
-    Superseded,
     Uncertain,
     Unconfirmed,
     Verdict,
@@ -40,7 +37,6 @@ from state.tables import ENTRY
 
 ANN = "ann@desk"
 REFUSED = Refusal(answer(400, "req-1"))
-DENIED = Postponed(answer(401), KeyRefusedError("the key is revoked"))
 CONFLICT, UNCONFIRMED, UNCERTAIN = Conflict(answer(409)), Unconfirmed(answer(409)), Uncertain(answer(503))
 RESEND, IGNORE, APPLIED, REMOVED = map(Instruction, (Option.RESEND, Option.IGNORE, Option.APPLIED, Option.REMOVED))
 SAME_AS, RELEASE, UNDO = map(Instruction, (Option.SAME_AS, Option.RELEASE, Option.UNDO))
@@ -99,16 +95,19 @@ def test_only_the_states_and_rows_asked_for_are_retried_and_once(world: World) -
         assert (again.refused, again.blocked) == (refused, 0)
 
 
-@pytest.mark.parametrize("verdict", [DENIED, Blocked(answer(403)), Blocked(answer(404))])
-def test_letting_a_denied_row_out_under_its_next_key_names_the_risk_once(world: World, verdict: Verdict) -> None:
-    ended(world, verdict)
-    assert "there will be two" in risk_of(world, "a", RESEND)
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
-    world.crash()
-    world.publish(Superseded(answer(verdict.answer.status, "req-2")), verdict)
-    entry = world.known("a")
-    assert (entry.state, entry.revision) == (EntryState.CONFLICT, 0), "an attempt is unaccounted for"
+@pytest.mark.parametrize(
+    ("story", "because"),
+    [
+        ("A sent", "it is delivered"),
+        ("A refused gone", "the source no longer asks for it"),
+        ("A denied", "it is pending: the next run sends it; if the service only repeats a denial that it has stored: "),
+    ],
+)
+def test_a_retry_says_of_a_row_why_it_is_left_alone(world: World, story: str, because: str) -> None:
+    play(world, story)
+    (left_alone,) = decisions(world).retry(row_keys=[RowKey("a")]).left_alone
+    assert left_alone.because == because + "`eventsync resolve FEED KEY --resend`" * because.endswith(": ")
+    assert (decisions(world).retry().refused, world.outbox().account().carried_over) == (0, int(story == "A denied"))
 
 
 def test_a_stored_refusal_under_another_request_id_leads_to_the_next_key_once(world: World) -> None:
@@ -134,25 +133,12 @@ def test_a_refusal_moves_no_row_to_another_key_without_a_persons_word_or_after_a
 
 
 @pytest.mark.parametrize("is_retried", [True, False])
-def test_a_blocked_row_keeps_its_key_and_is_not_superseded_by_a_409(world: World, is_retried: bool) -> None:
-    ended(world, Blocked(answer(403, "req-1")))
+def test_a_blocked_row_keeps_its_key_and_no_risk_is_taken_for_it(world: World, is_retried: bool) -> None:
+    play(world, "A blocked")
     if is_retried:
         decisions(world).retry()
     (intent,) = world.outbox().settle_and_claim([], 1)
-    assert (intent.denial, intent.refused_request_id) == (Denial("req-1"), "")
-
-
-@pytest.mark.parametrize("verdict", [CONFLICT, UNCONFIRMED, REFUSED, UNCERTAIN])
-def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdict: Verdict) -> None:
-    ended(world, verdict)
-    before = world.known("a").state.value.replace("_", " ")
-    decide(world, "a", is_event(4711))
-    entry = world.known("a")
-    assert (entry.state, entry.event_id, entry.unanswered_at) == (EntryState.DELIVERED, 4711, None)
-    assert (entry.decision, entry.decided_by, entry.decided_at) == (Decision.EVENT_ID, ANN, world.clock())
-    assert entry.answer is not None
-    assert entry.answer.message == f"{ANN} said that it is event 4711; it was {before}"
-    assert world.outbox().settle_and_claim([], 9) == []
+    assert (intent.denial, intent.refused_request_id) == (Denial("req-x"), "")
 
 
 def another_feed(world: World) -> World:
@@ -194,22 +180,6 @@ def test_a_row_whose_key_is_used_is_resent_under_the_next_one_as_its_source_has_
     (intent,) = world.outbox().settle_and_claim([], 9)
     assert (intent.key, intent.body) == (next_key_of("a"), evening("a", "B").body)
     assert (intent.is_unanswered, intent.refused_request_id, world.known("a").drift_kind) == (False, "", None)
-
-
-@pytest.mark.parametrize("verdict", [CONFLICT, REFUSED, Blocked(answer(404)), UNCERTAIN])
-def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_back(world: World, verdict: Verdict) -> None:
-    ended(world, verdict)
-    before = world.known("a").state
-    waiting = RowFilter(waiting=Waiting(before))
-    assert risk_of(world, "a", IGNORE) == ""
-    assert world.outbox().settle_and_claim([], 9) == []
-    (status,) = LedgerQueries(world.engine).status()
-    assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
-    assert LedgerQueries(world.engine).rows(BOOK, waiting) == ()
-
-    assert risk_of(world, "a", UNDO) == ""
-    assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
-    assert world.known("a").decision is None
 
 
 def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: World) -> None:
@@ -332,21 +302,6 @@ def test_a_copy_of_the_applied_baseline_is_held_and_one_of_the_delivered_body_is
     decide(world, "a", APPLIED)
     world.stage([evening("x", "A"), evening("y", "B")])
     assert world.states() == {"a": "delivered", "x": "pending", "y": "held"}
-
-
-@pytest.mark.parametrize(
-    ("story", "because"),
-    [
-        ("A sent", "it is delivered"),
-        ("A refused gone", "the source no longer asks for it"),
-        ("A denied", "it is pending: the next run sends it; if the service only repeats a denial that it has stored: "),
-    ],
-)
-def test_a_retry_says_of_a_row_why_it_is_left_alone(world: World, story: str, because: str) -> None:
-    play(world, story)
-    (left_alone,) = decisions(world).retry(row_keys=[RowKey("a")]).left_alone
-    assert left_alone.because == because + "`eventsync resolve FEED KEY --resend`" * because.endswith(": ")
-    assert (decisions(world).retry().refused, world.outbox().account().carried_over) == (0, int(story == "A denied"))
 
 
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:

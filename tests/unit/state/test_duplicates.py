@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from sqlalchemy import delete, update
-from unit.state.books import count, delivered, problems, put
-from unit.state.world import START, World, answer, no_brakes, rejection, row
+from unit.state.books import count, delivered, put
+from unit.state.story import picture, play, stories, told
+from unit.state.world import World, no_brakes, row
 
-from mappings.delivery import Refusal
-from mappings.outcome import MappedRow, RowOutcome
+from mappings.outcome import MappedRow
 from mappings.row_key import FeedName
 from state.database import writing
-from state.enums import ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport
 from state.ledger.stage import open_stage
 from state.tables import DUPLICATE_MARK, SCOPE
@@ -26,88 +24,47 @@ def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
     return other
 
 
-JAZZ, COPY = row("a", twin="jazz"), row("n", twin="jazz")
+JAZZ = row("a", twin="jazz")
 
 
-def held(world: World) -> set[str]:
-    return {key for key, state in world.states().items() if state == "held"}
-
-
-def test_a_row_under_a_new_key_stays_held_when_its_time_changes(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    assert world.stage([COPY, row("b")]).account.held == 1
-    report = world.stage([row("n", "later", twin="jazz later"), row("b")])
-    assert (report.account.held, report.account.new, held(world)) == (1, 0, {"n"})
-    world.publish()
-    assert held(world) == {"n"}
-
-
-def test_a_held_row_is_sent_where_the_row_it_resembled_is_still_there_and_they_differ_now(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    assert world.stage([JAZZ, COPY]).account.held == 1
-    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
-    assert (report.account.held, report.account.new, report.held, held(world)) == (0, 1, (), set())
-    assert world.publish().delivered == 1
-    assert world.stage([JAZZ, row("n", "Blues", twin="blues")]).account.unchanged == 2
-
-
-def test_of_two_held_rows_that_nothing_resembles_any_more_but_each_other_one_is_sent(world: World) -> None:
-    delivered(world, JAZZ)
-    assert world.stage([JAZZ, row("m", twin="jazz"), COPY]).account.held == 2
-    rows = [JAZZ, row("m", "Blues", twin="blues"), row("n", "Blues", twin="blues")]
-    report = world.stage(rows)
-    assert (report.account.held, report.account.new, held(world)) == (1, 1, {"n"})
-
-
-def test_an_ignored_held_row_stays_held_whatever_becomes_of_the_row_that_it_resembles(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    world.stage([JAZZ, COPY])
-    put(world, "n", decision="ignore")
-    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
-    assert (report.account.held, report.ignored, report.account.new, report.held) == (1, 1, 0, ())
-    assert problems(world, ProblemKind.HELD) == []
-
-
-@pytest.mark.parametrize("fate", ["refused", "removed"])
-def test_a_held_row_is_sent_once_the_row_that_it_resembles_has_no_event(world: World, fate: str) -> None:
-    world.stage([JAZZ, row("b")])
-    rows = [JAZZ, COPY, row("b")]
-    assert world.stage(rows).account.held == 1
-    world.publish(*[Refusal(answer(400))] * (fate == "refused"))
-    if fate == "removed":
-        put(world, "a", removed_at=START)
-    assert world.stage(rows).account.new == 1
-    assert held(world) == set()
+@stories("""
+a held row is sent where the row that it resembled is still there and they differ now
+    a~z b | sent | a~z n~z b | a~z n:x~x b => unchanged 2, new 1 => a delivered, b delivered, n pending x
+    a~z | sent | a~z n~z | a~z n:x~x | sent | a~z n:x~x => unchanged 2 => a delivered, n delivered x
+a held row stays held where the row that it resembled is gone, or a person has ignored it
+    a~z b | sent | a~z n~z b | n:x~x b => held 1, unchanged 1, vanished 1 => a delivered gone, b delivered, n held x like a
+    a~z | sent | a~z n~z | --ignore n | a~z n:x~x => held 1, unchanged 1, ignored 1 => a delivered, n held x like a ignore
+of two held rows that nothing resembles any more but each other one is sent
+    a~z | sent | a~z m~z n~z | a~z m:x~x n:x~x => held 1, unchanged 1, new 1 => a delivered, m pending x, n held x like m
+a held row is sent once the row that it resembles has no event
+    a~z b | a~z n~z b | refused | a~z n~z b => unchanged 1, new 1, still_refused 1 => a refused, b delivered, n pending
+    a~z n~z | sent | a is removed | a~z n~z => drifted 1, new 1 => a delivered but returned removed, n pending
+a held row that its source does not have is forgotten unless a person has decided on it
+    a~z | sent | a~z n~z | a~z => unchanged 1 => a delivered
+    a~z | sent | a~z n~z | a~z !n => rejected 1, unchanged 1 => a delivered
+    a~z | sent | a~z n~z | --ignore n | a~z => unchanged 1 => a delivered, n held like a ignore
+two rows that claim one held key are not sent
+    a~z | sent | a~z n~z | a~z n:x~x n:y~y => rejected 1, held 1, unchanged 1 => a delivered, n held x like a
+an entry is found by what it looks like now
+    a:x~x | a:y~y | a:y~y b~y => held 1, unchanged 1 => a pending y, b held like a
+    a:x~x | a:y~y | a:y~y c~x => unchanged 1, new 1 => a pending y, c pending
+""")
+def test_a_row_is_held_as_long_as_it_looks_like_another_one(world: World, story: str, numbers: str, ledger: str) -> None:
+    report = play(world, story)
+    assert (told(report), picture(world)) == (numbers, ledger)
 
 
 def test_a_held_row_whose_candidate_was_adopted_is_held_by_the_adopter(world: World) -> None:
-    delivered(world, JAZZ, row("m"))
-    world.stage([COPY, row("m")])
-    adopter = world.known("m")
-    put(world, "a", state="superseded", event_id=None, candidate_id=adopter.entry_id)
-    assert world.stage([row("n", "later", twin="later"), row("m")]).account.new == 1
-
-
-@pytest.mark.parametrize("rest", [[], [rejection("n")]], ids=["gone", "not to be used any more"])
-def test_a_held_row_that_its_source_does_not_have_is_forgotten(world: World, rest: list[RowOutcome]) -> None:
-    delivered(world, JAZZ, row("b"))
-    world.stage([JAZZ, COPY])
-    world.stage([JAZZ, *rest])
-    assert world.entry("n") is None
-
-
-def test_a_row_that_another_feed_has_delivered_is_held(world: World) -> None:
-    delivered(world, JAZZ)
-    other = beside(world)
-    report = other.stage([row("x", twin="jazz"), row("y")])
-    assert (report.account.held, report.account.new) == (1, 1)
-    assert (report.held[0].feed, report.held[0].twin_key) == (world.feed, "a")
+    play(world, "a~jazz m | sent | n~jazz m")
+    put(world, "a", state="superseded", event_id=None, candidate_id=world.known("m").entry_id)
+    assert told(play(world, "n:later~later m")) == "unchanged 1, new 1"
 
 
 def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_the_row_says(world: World) -> None:
     delivered(world, JAZZ)
     other = beside(world)
-    other.stage([row("x", twin="jazz")])
+    (found,) = other.stage([row("x", twin="jazz")]).held
+    assert (found.feed, found.twin_key) == (world.feed, "a")
     assert other.stage([row("x", "Blues", twin="blues")]).account.held == 1
     world.stage([JAZZ])
     assert other.stage([row("x", "Blues", twin="blues")]).account.new == 1
@@ -125,51 +82,25 @@ def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> 
     assert report.held[0].row_key == "y"
 
 
-def test_a_draft_of_a_change_is_no_duplicate_of_its_own_row(world: World) -> None:
-    redrafting = StagePolicy(on_change="create_draft_again")
-    delivered(world, row("a", "Jazz", twin="jazz"))
-    report = world.stage([row("a", "Jazz at nine", twin="jazz")], policy=redrafting)
-    assert (report.account.held, report.account.new) == (0, 1)
-
-
 def test_a_row_that_returns_after_its_event_was_adopted_is_held_and_goes_back_when_it_is_gone(world: World) -> None:
     delivered(world, JAZZ, row("b"))
     put(world, "a", state="superseded", event_id=None, candidate_id=world.known("b").entry_id, revision=1)
     put(world, "b", twin_digest=JAZZ.duplicate_digest)
-    assert world.stage([row("b")]).vanished == 0
-    assert world.stage([JAZZ, row("b")]).account.held == 1
-    assert world.stage([row("b")]).account.held == 0
-    assert world.states()["a"] == "superseded"
-
-
-def test_two_rows_that_claim_one_held_key_are_not_sent(world: World) -> None:
-    delivered(world, JAZZ)
-    rows = [JAZZ, row("n", "one", twin="blues"), row("n", "other", twin="soul")]
-    world.stage([JAZZ, COPY])
-    report = world.stage(rows)
-    assert (report.account.held, report.account.rejected, report.account.new) == (1, 1, 0)
+    reads = [told(play(world, story)) for story in ("b", "a~jazz b", "b")]
+    assert (reads, world.states()["a"]) == (["unchanged 1", "held 1, unchanged 1", "unchanged 1"], "superseded")
 
 
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:
-    delivered(world, row("old", twin="jazz"))
+    delivered(world, JAZZ)
     with writing(world.engine) as connection:
         connection.execute(delete(DUPLICATE_MARK))
         connection.execute(update(SCOPE).values(marked_id=0))
-    assert world.stage([row("old", twin="jazz"), row("new", twin="jazz")]).account.held == 1
-
-
-def test_an_entry_is_found_by_what_it_looks_like_now(world: World) -> None:
-    world.stage([row("a", "Jazz", twin="jazz")])
-    world.stage([row("a", "Blues", twin="blues")])
-    assert world.stage([row("a", "Blues", twin="blues"), row("b", twin="blues")]).account.held == 1
-    assert world.stage([row("a", "Blues", twin="blues"), row("c", twin="jazz")]).account.held == 0
+    assert play(world, "a~jazz n~jazz").account.held == 1
 
 
 def test_marks_go_with_their_entries(world: World) -> None:
-    world.stage([row(key) for key in "abcde"])
-    world.stage([row("a"), row("b")])
-    assert set(world.states()) == {"a", "b"}
-    assert count(world, DUPLICATE_MARK) == 2
+    play(world, "a b c d e | a b")
+    assert (picture(world), count(world, DUPLICATE_MARK)) == ("a pending, b pending", 2)
 
 
 def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World) -> None:
@@ -178,28 +109,32 @@ def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World)
     assert (report.account.held, report.account.new) == (2, 18_000)
 
 
-def scope_asks(report: StageReport) -> list[str]:
-    return ["scope"] if report.alongside else []
+ROWS = [row(key) for key in "abcde"]
 
 
 def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
     """Read rows as a run that asks the brake `scope`."""
-    terms = StagePolicy(accepted=accepted)
-    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True, policy=terms)
+    fence, policy = world.ledger.fence(world.run(), world.lease.token), StagePolicy(accepted=accepted)
+    stage = open_stage(fence, is_whole=True, policy=policy)
     stage.write(rows)
-    return stage.close(scope_asks)
+    return stage.close(lambda report: ["scope"] if report.alongside else [])
 
 
-ROWS = [row(key) for key in "abcde"]
-
-
-def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing(world: World) -> None:
+def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing_until_a_person_lets_both_deliver(world: World) -> None:
     delivered(world, *ROWS)
     renamed = beside(world, "agenda-2026")
     found = closed_by_scope(renamed, ROWS).alongside
     assert found is not None
     assert (found.feed, found.namespace, found.known, found.rows, found.held) == (world.feed, "", 5, 5, 5)
+    report = closed_by_scope(renamed, ROWS, "scope")
+    assert (report.account.held, report.account.new, report.accepted) == (0, 5, ("scope",))
+    assert closed_by_scope(renamed, ROWS).alongside is not None, "what one run was allowed is asked again"
     assert not renamed.ledger.gate().is_open
+    assert closed_by_scope(renamed, ROWS, "scope").accepted == ("scope",)
+    renamed.ledger.open_gate("ann")
+    assert renamed.publish().delivered == 5
+    assert closed_by_scope(renamed, [*ROWS, row("f")]).alongside is None
+    assert world.stage([*ROWS, row("f")]).account.held == 0
 
 
 def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
@@ -208,26 +143,6 @@ def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
     found = closed_by_scope(moved, [row(key, "New title", twin=f"new {key}") for key in "abcd"]).alongside
     assert found is not None
     assert (found.feed, found.namespace, found.known, found.held) == ("", "tests", 4, 0)
-
-
-def test_two_feeds_deliver_side_by_side_once_a_person_has_accepted_that(world: World) -> None:
-    delivered(world, *ROWS)
-    renamed = beside(world, "agenda-2026")
-    assert closed_by_scope(renamed, ROWS).account.held == 5
-    report = closed_by_scope(renamed, ROWS, "scope")
-    assert (report.account.held, report.account.new, report.accepted) == (0, 5, ("scope",))
-    renamed.ledger.open_gate("ann")
-    assert renamed.publish().delivered == 5
-    assert closed_by_scope(renamed, [*ROWS, row("f")]).alongside is None
-    assert world.stage([*ROWS, row("f")]).account.held == 0
-
-
-def test_what_one_stage_was_allowed_is_asked_again_while_the_gate_is_closed(world: World) -> None:
-    delivered(world, *ROWS)
-    renamed = beside(world, "agenda-2026")
-    assert closed_by_scope(renamed, ROWS, "scope").account.new == 5
-    assert closed_by_scope(renamed, ROWS).alongside is not None
-    assert not renamed.ledger.gate().is_open
 
 
 def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.state.books import resolve
-from unit.state.world import World, answer, row, skipped
+from unit.state.books import play, resolve
+from unit.state.world import World, row
 
-from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import FeedName
 from state.enums import EntryState
 from state.ledger.accounts import StagePolicy
@@ -20,14 +17,22 @@ from state.ledger.choices import Instruction, NoChange, NotPossibleError, Option
 from state.ledger.standing import RowRecord
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
-VERDICTS: dict[str, Verdict] = {
-    "delivered": Receipt(7, answer(201)),
-    "delivered_unconfirmed": Unconfirmed(answer(409)),
-    "refused": Refusal(answer(400)),
-    "pending, access denied": Postponed(answer(401), KeyRefusedError("the key is revoked")),
-    "blocked": Blocked(answer(403)),
-    "uncertain": Uncertain(answer(503)),
-    "conflict": Conflict(answer(409)),
+BEGINNINGS = {
+    "pending": "A",
+    "pending, unanswered": "A cut",
+    "pending, access denied": "A denied",
+    "delivered": "A sent",
+    "delivered_unconfirmed": "A unconfirmed",
+}
+"""Stories of `play`, where an entry is not called as the word that leads to it."""
+ENDINGS = {
+    "": "",
+    "drifted": "B",
+    "cancelled": "cancelled",
+    "vanished": "gone",
+    "with earlier events": "B sent",
+    "removed": "gone removed",
+    "removed and back in its source": "gone removed A",
 }
 CHOICES: dict[str, Instruction] = {
     "--event-id N": Instruction(Option.EVENT_ID, event_id=4711),
@@ -51,40 +56,17 @@ def _said() -> Iterator[tuple[str, str, str]]:
                 yield entry, choice, cell
 
 
-def _held(world: World) -> None:
-    world.stage([row("b", twin="same")])
-    world.publish()
-    world.stage([row("a", twin="same")])
-
-
-def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per kind of entry
-    if name.startswith("held") or name == "superseded":
-        _held(world)
+def _entry(world: World, name: str) -> RowRecord:
+    if name in {"held", "superseded"}:
+        world.stage([row("b", twin="same")])
+        world.publish()
+        world.stage([row("a", twin="same")])
         if name == "superseded":
             resolve(world, "a", Instruction(Option.SAME_AS))
-            return world.known("b")
-        return world.known("a")
-    world.stage([row("a")])
+        return world.known("b" if name == "superseded" else "a")
     state, _, more = name.partition(", ")
-    if name in VERDICTS or state in VERDICTS:
-        world.publish(VERDICTS.get(name) or VERDICTS[state])
-    elif name == "pending, unanswered":
-        world.outbox().settle_and_claim([], 1)
-    match more:
-        case "drifted":
-            world.stage([row("a", "edited")])
-        case "cancelled":
-            world.stage([replace(skipped("a"), is_cancelled=True)])
-        case "vanished":
-            world.stage([])
-        case "with earlier events":
-            world.stage([row("a", "edited")], policy=StagePolicy(on_change="create_draft_again"))
-            world.publish(Receipt(8, answer(201)))
-        case "removed" | "removed and back in its source":
-            world.stage([])
-            resolve(world, "a", Instruction(Option.REMOVED))
-            if more != "removed":
-                world.stage([row("a")])
+    story = BEGINNINGS.get(name) or f"{BEGINNINGS.get(state, f'A {state}')} {ENDINGS[more]}"
+    play(world, story, StagePolicy(on_change="create_draft_again" if "earlier" in more else "report"))
     return world.known("a")
 
 

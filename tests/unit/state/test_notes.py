@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
-from unit.state.world import DESTINATION, START, Clock
+from unit.state.world import START, Clock
 
 from mappings.row_key import FeedName
 from state.ledger.ledger import Ledger
@@ -23,6 +25,12 @@ from state.tables import UtcTime
 HERE, ELSEWHERE, FEED, OPS = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda"), "ops"
 IMAGE = "https://img.example/a"
 now = Clock()
+T = TypeVar("T")
+
+
+def four_at_once(work: Callable[[int], T]) -> list[T]:
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(work, range(1, 5)))
 
 
 def test_a_note_is_read_as_it_was_last_written_and_only_at_its_destination(engine: Engine) -> None:
@@ -30,97 +38,66 @@ def test_a_note_is_read_as_it_was_last_written_and_only_at_its_destination(engin
     assert notes.read("contract") is None
     notes.write("contract", "first")
     notes.write("contract", "łast")
-    assert notes.read("contract") == "łast"
-    assert notes.read("classifications") is None
+    assert (notes.read("contract"), notes.read("classifications")) == ("łast", None)
     assert ServiceNotes(engine, ELSEWHERE, now).read("contract") is None
 
 
 def test_of_several_writers_at_once_one_stands_and_none_fails(engine: Engine) -> None:
-    notes, together = ServiceNotes(engine, HERE, now), Barrier(4)
+    notes, images, together = ServiceNotes(engine, HERE, now), MediaMemory(engine, HERE), Barrier(4)
 
     def write(writer: int) -> None:
         for number in range(6):
             together.wait(30)
             notes.write(f"note {number}", str(writer))
+            images.remember(IMAGE, b"digest", writer, etag="", seen_at=START)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    assert {notes.read(f"note {number}") for number in range(6)} <= {"0", "1", "2", "3"}
+    four_at_once(write)
+    assert {notes.read(f"note {number}") for number in range(6)} <= {"1", "2", "3", "4"}
+    assert images.known_content(b"digest") in {1, 2, 3, 4}
 
 
 def test_a_runs_notices_are_kept_in_order_and_each_once(engine: Engine) -> None:
     ledger = Ledger(engine, HERE, FEED, namespace="tests", now=now)
-    ledger.begin_run("run-1", launched_by="a test")
-    add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
-    ledger.begin_run("run-1", launched_by="a test")
-    add_notices(engine, HERE, FEED, "run-1", ["the page changed", "the list changed"])
+    add_notices(engine, HERE, FEED, "run-1", ["no run of that name has begun"])
+    for notices in (["the list changed"], ["the page changed", "the list changed"]):
+        ledger.begin_run("run-1", launched_by="a test")
+        add_notices(engine, HERE, FEED, "run-1", notices)
     run = LedgerQueries(engine).run(HERE, FEED, "run-1")
     assert run is not None
     assert run.notices == ("the list changed", "the page changed")
 
 
-def test_notices_of_a_run_that_is_not_in_the_books_are_left_out(engine: Engine) -> None:
-    add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
-    assert LedgerQueries(engine).runs() == ()
-
-
-def test_an_image_is_known_by_content_and_by_address_at_its_destination(engine: Engine) -> None:
-    memory = MediaMemory(engine, DESTINATION)
-    assert (memory.known_content(b"digest"), memory.known_address(IMAGE)) == (None, None)
-    memory.remember(IMAGE, b"digest", 17, etag='"v1"', seen_at=START)
-    memory.remember("https://img.example/b", b"digest", 17, etag="", seen_at=START)
-    assert memory.known_content(b"digest") == 17
-    assert memory.known_address(IMAGE) == KnownAddress(b"digest", '"v1"', START)
-    assert MediaMemory(engine, "elsewhere").known_content(b"digest") is None
-
-
-def test_an_address_remembers_what_lay_there_last(engine: Engine) -> None:
-    memory = MediaMemory(engine, DESTINATION)
-    memory.remember(IMAGE, b"old", 17, etag="", seen_at=START)
+def test_an_image_is_known_by_content_and_by_what_lay_at_its_address_last(engine: Engine) -> None:
+    memory = MediaMemory(engine, HERE)
+    assert (memory.known_content(b"old"), memory.known_address(IMAGE)) == (None, None)
+    memory.remember(IMAGE, b"old", 17, etag='"v1"', seen_at=START)
+    assert memory.known_address(IMAGE) == KnownAddress(b"old", '"v1"', START)
     memory.remember(IMAGE, b"new", 18, etag="", seen_at=START)
     assert memory.known_address(IMAGE) == KnownAddress(b"new", "", START)
-    assert memory.known_content(b"new") == 18
+    assert (memory.known_content(b"old"), memory.known_content(b"new")) == (17, 18)
+    assert MediaMemory(engine, ELSEWHERE).known_content(b"old") is None
 
 
-def test_a_time_without_a_zone_is_never_stored(engine: Engine) -> None:
-    with pytest.raises(ValueError, match="without a zone"):
-        UtcTime().process_bind_param(datetime(2026, 3, 1), engine.dialect)  # noqa: DTZ001 # the mistake under test
-
-
-def test_stored_times_sort_as_text(engine: Engine) -> None:
+def test_stored_times_sort_as_text_and_one_without_a_zone_is_never_stored(engine: Engine) -> None:
     whole, later = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, 0, 0, 0, 1, tzinfo=UTC)
     stored = [str(UtcTime().process_bind_param(each, engine.dialect)) for each in (whole, later)]
     assert stored == sorted(stored)
     assert [UtcTime().process_result_value(each, engine.dialect) for each in stored] == [whole, later]
+    with pytest.raises(ValueError, match="without a zone"):
+        UtcTime().process_bind_param(datetime(2026, 3, 1), engine.dialect)  # noqa: DTZ001 # the mistake under test
 
 
-def test_runs_that_remember_one_image_in_the_same_moment_do_not_trip_over_each_other(engine: Engine) -> None:
-    def remember(media_id: int) -> None:
-        for _ in range(20):
-            MediaMemory(engine, DESTINATION).remember(IMAGE, b"digest", media_id, etag="", seen_at=START)
-
-    with ThreadPoolExecutor(4) as runs:
-        list(runs.map(remember, range(1, 5)))
-    assert MediaMemory(engine, DESTINATION).known_content(b"digest") in {1, 2, 3, 4}
+def shared(engine: Engine, clock: Clock = now, route: str = "POST /events") -> SharedRate:
+    return SharedRate(engine, "https://events.example 1a2b", route, clock)
 
 
-def shared(engine: Engine, clock: Clock | None = None, route: str = "POST /events") -> SharedRate:
-    return SharedRate(engine, "https://events.example 1a2b", route, clock or Clock())
-
-
-def test_what_one_worker_has_learned_the_others_read_with_its_age(engine: Engine) -> None:
-    clock = Clock()
+def test_what_one_worker_has_learned_of_a_route_the_others_read_with_its_age(engine: Engine, clock: Clock) -> None:
     assert shared(engine, clock).read() == ("", 0.0)
     shared(engine, clock).change(lambda _text, _age_s: "learned")
     clock.turn(seconds=5)
     text, age_s = shared(engine, clock).read()
-    assert text == "learned"
+    assert (text, shared(engine, route="POST /media").read()[0]) == ("learned", "")
     assert age_s >= 0.0 if engine.dialect.name == "postgresql" else age_s == 5.0
-
-
-def test_another_route_is_another_limit(engine: Engine) -> None:
-    shared(engine).change(lambda _text, _age_s: "learned")
-    assert shared(engine, route="POST /media").read()[0] == ""
 
 
 def test_changes_at_the_same_time_lose_nothing(engine: Engine) -> None:
@@ -128,8 +105,7 @@ def test_changes_at_the_same_time_lose_nothing(engine: Engine) -> None:
         for _ in range(20):
             shared(engine).change(lambda text, _age_s: text + "x")
 
-    with ThreadPoolExecutor(4) as workers:
-        list(workers.map(work, range(4)))
+    four_at_once(work)
     assert len(shared(engine).read()[0]) == 80
 
 
@@ -144,31 +120,10 @@ def sent(engine: Engine, clock: Clock) -> NoticesSent:
 
 
 def tell(sent: NoticesSent) -> list[tuple[str, bool]]:
-    """Tell all that is due: which causes, and whether it was their end."""
+    """Send all that is due: which causes, and whether it was their end."""
     claimed = sent.claim(FEED, OPS)
     sent.settle(claimed)
     return [(one.cause, one.is_over) for one in claimed]
-
-
-def test_a_cause_is_told_once_and_then_its_end(sent: NoticesSent) -> None:
-    sent.note(FEED, OPS, {"brake": "3 of 40 rows rejected"})
-    assert tell(sent) == [("brake", False)]
-    sent.note(FEED, OPS, {"brake": "4 of 40 rows rejected"})
-    assert tell(sent) == []
-    sent.note(FEED, OPS, {})
-    assert sent.unfinished() == {FEED}
-    assert tell(sent) == [("brake", True)]
-    assert (sent.all(), sent.unfinished()) == ((), frozenset())
-    sent.note(FEED, OPS, {"brake": "again"})
-    assert tell(sent) == [("brake", False)]
-
-
-def test_what_could_not_be_told_stays_due_in_its_latest_words(sent: NoticesSent) -> None:
-    sent.note(FEED, OPS, {"rejected": "3 rows"})
-    sent.release(sent.claim(FEED, OPS))
-    assert sent.unfinished() == {FEED}
-    sent.note(FEED, OPS, {"rejected": "5 rows"})
-    assert [one.words for one in sent.claim(FEED, OPS)] == ["5 rows"]
 
 
 @pytest.mark.parametrize("passing", [{"seconds": CLAIM_S}, {"days": -1}], ids=["its time is over", "the clock was set back"])
@@ -176,64 +131,46 @@ def test_a_claim_is_its_owners_alone_until(sent: NoticesSent, clock: Clock, pass
     sent.note(FEED, OPS, {"brake": "3 of 40 rows rejected"})
     assert len(sent.claim(FEED, OPS)) == 1
     assert sent.claim(FEED, OPS) == ()
+    sent.note(FEED, OPS, {"brake": "5 of 40 rows rejected"})
     clock.turn(**passing)
-    assert len(sent.claim(FEED, OPS)) == 1
+    assert [one.words for one in sent.claim(FEED, OPS)] == ["5 of 40 rows rejected"]
 
 
-def test_what_ends_while_it_is_told_is_over_afterwards(sent: NoticesSent) -> None:
+def test_what_ends_or_comes_back_while_it_is_sent_is_sent_again(sent: NoticesSent) -> None:
     sent.note(FEED, OPS, {"away": "the service does not answer"})
     claimed = sent.claim(FEED, OPS)
     sent.note(FEED, OPS, {})
     sent.settle(claimed)
     sent.note(FEED, OPS, {})
-    assert tell(sent) == [("away", True)]
-
-
-def test_what_comes_back_while_its_end_is_told_is_told_again(sent: NoticesSent) -> None:
-    sent.note(FEED, OPS, {"away": "the service does not answer"})
-    tell(sent)
-    sent.note(FEED, OPS, {})
-    claimed = sent.claim(FEED, OPS)
+    assert sent.unfinished() == {FEED}
+    ending = sent.claim(FEED, OPS)
+    assert [(one.cause, one.is_over) for one in ending] == [("away", True)]
     sent.note(FEED, OPS, {"away": "the service does not answer again"})
-    sent.settle(claimed)
+    sent.settle(ending)
     assert tell(sent) == [("away", False)]
 
 
-def test_each_recipient_feed_and_destination_is_told_apart(engine: Engine, sent: NoticesSent, clock: Clock) -> None:
+def test_each_recipient_feed_and_destination_is_apart(engine: Engine, sent: NoticesSent, clock: Clock) -> None:
     elsewhere = NoticesSent(engine, ELSEWHERE, clock)
-    sent.note(FEED, OPS, {"brake": "here"})
-    sent.note(FEED, "all", {"brake": "here"})
-    sent.note(FeedName("crm"), OPS, {"brake": "there"})
-    elsewhere.note(FEED, OPS, {"brake": "at the rehearsal"})
+    for notices, feed, recipient in ((sent, FEED, OPS), (sent, FEED, "all"), (sent, "crm", OPS), (elsewhere, FEED, OPS)):
+        notices.note(FeedName(feed), recipient, {"brake": "words"})
     assert tell(sent) == [("brake", False)]
     assert [(one.feed, one.recipient) for one in sent.all() if one.is_due] == [("agenda", "all"), ("crm", "ops")]
     assert elsewhere.unfinished() == {FEED}
 
 
-def test_who_is_not_told_any_more_is_forgotten(sent: NoticesSent) -> None:
-    sent.note(FEED, OPS, {"brake": "3 of 40 rows rejected"})
-    sent.note(FEED, "all", {"brake": "3 of 40 rows rejected"})
-    sent.forget_others(FEED, {"all"})
-    assert [one.recipient for one in sent.all()] == ["all"]
-    sent.forget_others(FEED, ())
-    assert sent.all() == ()
-
-
-def test_of_several_who_tell_at_once_one_does(engine: Engine, clock: Clock) -> None:
+def test_of_several_who_send_at_once_one_does(engine: Engine, clock: Clock) -> None:
     together = Barrier(4)
 
     def one_of_four(_number: int) -> int:
         sent, told = NoticesSent(engine, HERE, clock), 0
         for number in range(6):
             together.wait(30)
-            sent.note(FEED, OPS, {f"cause {number}": "words", **{f"cause {before}": "words" for before in range(number)}})
-            claimed = sent.claim(FEED, OPS)
-            told += len(claimed)
-            sent.settle(claimed)
+            sent.note(FEED, OPS, {f"cause {each}": "words" for each in range(number + 1)})
+            told += len(tell(sent))
         return told
 
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(one_of_four, range(4))) == 6
+    assert sum(four_at_once(one_of_four)) == 6
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from file_desks import CHANGES, DAYS, Desk, Feed
 from sqlalchemy import update
+from unit.state.story import stories, told
 from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
 from pipelines.run.options import RunOptions
+from pipelines.run.stage import Staged
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadKind
 from state.ledger.choices import Instruction, Option
-from state.ledger.gate import GateClosedError
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
@@ -43,44 +44,95 @@ def desk(world: World, tmp_path: Path) -> Desk:
     return desk
 
 
+OPTIONS = {
+    "full": NOW_FULL,
+    "drafts": RunOptions(status="draft"),
+    "accepting": RunOptions(accept=("rejected",)),
+}
+
+
+def are_vanished(desk: Desk, *keys: str) -> list[bool]:
+    return [desk.world.known(key).vanished_at is not None for key in keys]
+
+
+def read(desk: Desk, step: str) -> Staged:
+    """Change rows (`a:title`, `a:` to be rejected, `-a` deleted, `later`: they lie behind the bookmark), and run once."""
+    options, feed = RunOptions(), desk
+    for word in step.split():
+        key, colon, title = word.partition(":")
+        if colon:
+            desk.place.edit(key, f"{key} {title}" if title else "")
+        elif word[0] == "-":
+            desk.place.delete(word[1:])
+        elif word == "later":
+            desk.place.now += 1
+        elif word.startswith("keys="):
+            options = RunOptions(keys=tuple(word.removeprefix("keys=")))
+        else:
+            options = OPTIONS.get(word, options)
+            feed = strictly(desk) if word in {"accepting", "strictly"} else feed
+    return feed.stage(options)
+
+
 def listed(desk: Desk) -> list[str]:
     """The rows that people are shown as rejected; the count of those that wait says the same."""
     books = LedgerQueries(desk.world.engine)
     rows = [str(problem.row_key) for problem in books.every_problem(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)]
     assert books.status()[0].waiting.get("rejected", 0) == len(rows)
-    return rows
+    return sorted(rows)
 
 
-def is_vanished(desk: Desk, key: str) -> bool:
-    return desk.world.known(key).vanished_at is not None
-
-
-def test_a_run_reads_what_changed_since_the_last_one(desk: Desk) -> None:
-    desk.place.edit("a", "a two")
-    desk.place.edit("e", "e one")
-    account = desk.stage().report.account
-    assert (account.read, account.unchanged, account.drifted, account.new) == (3, 1, 1, 1)  # the last row once more
-    assert desk.stage().report.account.read == 1
-
-
-@pytest.mark.parametrize(
-    ("was", "is_withdrawn", "state"),
-    [("never read", False, None), ("staged", True, None), ("refused and mended", True, "refused")],
+@stories(
+    """
+a deleted row without an event is as if it had not come
+    e:x | -e => gone 1, withdrawn 1 => moves, open
+    e:x | refused | e:y | -e => gone 1, withdrawn 1 => moves, open
+what is rejected stays listed until it is read again or gone
+    a: b: c:x | d: => rejected 1, drifted 1 => moves, open, rejected a b d
+    a: b: c:x | d: | a:x -b => rejected 1, drifted 1, gone 1, vanished 1 => moves, open, rejected d
+    a: b: c:x | d: | a:x -b | keys=c => drifted 1 => open, rejected d
+    a: b: c:x | d: | a:x -b | d:x full => drifted 3 => whole, moves, open
+a brake leaves the bookmark where it was, and nothing is lost
+    full strictly | e:x f: -a strictly => rejected 1, unchanged 1, new 1, gone 1, vanished 1 => closed, rejected f
+    full strictly | e:x f: -a strictly | strictly => rejected 1, unchanged 2, gone 1, vanished 1, waiting 1 => closed, rejected f
+    full strictly | e:x f: -a strictly | f:x strictly => unchanged 2, new 1, gone 1, vanished 1, waiting 1 => moves, open
+    full strictly | e:x f: -a accepting => rejected 1, unchanged 1, new 1, gone 1, vanished 1 => closed, rejected f
+a run for some rows or for drafts moves nothing
+    e:x keys=e => new 1 => open
+    e:x drafts => unchanged 1, new 1 => open
+    e:x drafts | later => unchanged 1, new 1, restaged 1 => moves, open
+rows picked by hand that a brake stops wait for a read that has all that waits
+    e:x strictly | b: f:x strictly keys=bf => rejected 1, new 1 => closed, rejected b
+    e:x strictly | b: f:x strictly keys=bf | b:x later strictly => unchanged 2, drifted 1, waiting 1 => moves, open
+a read that has not met all that waits lets nothing out, and the next is full
+    e:x f:x | b: strictly keys=b | b:x => unchanged 1, drifted 1 => blind, moves, closed
+    e:x f:x | b: strictly keys=b | b:x | later => unchanged 5, drifted 1 => whole, moves, open
+few changed rows are no source that has shrunk
+    full strictly | strictly => unchanged 1 => open
+    full strictly | -a -b -c strictly => unchanged 1, gone 3, vanished 3 => moves, open
+    full strictly | -a -b -c strictly | e:x full strictly => unchanged 1, new 1 => whole, moves, open
+""",
+    names=("story", "numbers", "state"),
 )
-def test_a_deleted_row_without_an_event_is_as_if_it_had_not_come(
-    desk: Desk, was: str, is_withdrawn: bool, state: str | None
+def test_a_run_onward_comes_to_what_its_source_says_and_its_brakes_let_pass(
+    desk: Desk, story: str, numbers: str, state: str
 ) -> None:
-    desk.place.edit("e", "e one")
-    if was != "never read":
-        desk.stage()
-    if was == "refused and mended":
-        desk.world.publish(Refusal(answer(400)))
-        desk.place.edit("e", "e two")
-        desk.stage()
-    desk.place.delete("e")
-    report = desk.stage().report
-    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 0, is_withdrawn)
-    assert desk.world.states().get("e") == state
+    for step in map(str.strip, story.split("|")):
+        if step == "refused":
+            desk.world.publish(Refusal(answer(400)))
+            continue
+        before = desk.world.ledger.bookmark()
+        staged = read(desk, step)
+    report = staged.report
+    assert any("the next run reads the source whole" in notice for notice in staged.notices) is report.is_blind
+    words = (
+        "whole" * report.is_whole,
+        "blind" * report.is_blind,
+        "moves" * (desk.world.ledger.bookmark().cursor != before.cursor),
+        "open" if desk.world.ledger.gate().is_open else "closed",
+        f"rejected {' '.join(listed(desk))}".strip() * bool(listed(desk)),
+    )
+    assert (told(report), ", ".join(filter(None, words))) == (numbers, state)
 
 
 def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_deleted_row(world: World, tmp_path: Path) -> None:
@@ -91,31 +143,10 @@ def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_delete
     world.publish()
     desk.place.edit("a", "a one", "x")
     desk.stage()
-    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [False, True, False]
+    assert are_vanished(desk, "a|x", "a|y", "ab|x") == [False, True, False]
     desk.place.delete("a")
     assert desk.stage().report.vanished == 1
-    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [True, True, False]
-
-
-def test_rejected_rows_stay_listed_until_they_are_read_again_or_gone(desk: Desk) -> None:
-    desk.place.edit("a", "")
-    desk.place.edit("b", "")
-    desk.place.edit("c", "c one")
-    desk.stage()
-    desk.place.edit("d", "")
-    report = desk.stage().report
-    assert (report.account.rejected, report.standing) == (1, 2)
-    assert sorted(listed(desk)) == ["a", "b", "d"]
-    desk.place.edit("a", "a two")
-    desk.place.delete("b")
-    report = desk.stage().report
-    assert (report.account.rejected, report.standing) == (1, 0)  # the last row that changed before is read once more
-    assert listed(desk) == ["d"]
-    desk.stage(RunOptions(keys=("c",)))
-    assert listed(desk) == ["d"]
-    desk.place.edit("d", "d one")
-    desk.stage(NOW_FULL)
-    assert listed(desk) == []
+    assert are_vanished(desk, "a|x", "a|y", "ab|x") == [True, True, False]
 
 
 def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> None:
@@ -125,73 +156,6 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
     assert staged.report.is_whole
     assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
     assert desk.plan().kind is ReadKind.INCREMENTAL
-
-
-def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out_unjudged(desk: Desk) -> None:
-    strict = strictly(desk)
-    assert strict.stage(NOW_FULL).report.brakes == ()
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    desk.place.edit("f", "")
-    desk.place.delete("a")
-    for _ in range(2):
-        assert strict.stage().report.brakes == ("rejected",)
-        assert desk.world.ledger.bookmark() == before
-        assert not is_vanished(desk, "a")
-        with pytest.raises(GateClosedError):
-            desk.world.publish()
-    desk.place.edit("f", "f one")
-    assert strict.stage().report.brakes == ()
-    assert is_vanished(desk, "a")
-    assert desk.world.publish().delivered == 2
-
-
-def test_what_a_person_lets_pass_once_is_read_again_by_the_next_run(desk: Desk) -> None:
-    strict = strictly(desk)
-    strict.stage(NOW_FULL)
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("f", "")
-    assert strict.stage(RunOptions(accept=("rejected",))).report.accepted == ("rejected",)
-    assert desk.world.ledger.bookmark() == before
-
-
-@pytest.mark.parametrize("options", [RunOptions(keys=("e",)), RunOptions(status="draft")], ids=["keys", "drafts"])
-def test_a_run_for_some_rows_or_for_drafts_moves_nothing(desk: Desk, options: RunOptions) -> None:
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    assert desk.stage(options).report.account.new == 1
-    assert desk.world.ledger.bookmark() == before
-    desk.stage()
-    assert desk.world.known("e").body.count(b'"published"') == 1
-
-
-def test_rows_picked_by_hand_that_a_brake_stops_wait_for_a_full_read(desk: Desk) -> None:
-    strict = strictly(desk)
-    desk.place.edit("e", "e one")
-    strict.stage()
-    desk.place.edit("b", "")
-    desk.place.edit("f", "f one")
-    assert strict.stage(RunOptions(keys=("b", "f"))).report.brakes == ("rejected",)
-    desk.place.edit("b", "b one")
-    desk.place.now += 1
-    strict.stage()  # hears of all that waits: the bookmark has not moved meanwhile
-    assert desk.world.ledger.gate().is_open
-
-
-def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_next_is_full(desk: Desk) -> None:
-    for ref in "ef":
-        desk.place.edit(ref, f"{ref} one")
-    desk.stage()
-    strict = strictly(desk)
-    desk.place.edit("b", "")
-    assert strict.stage(RunOptions(keys=("b",))).report.brakes == ("rejected",)
-    desk.place.edit("b", "b one")
-    staged = desk.stage()
-    assert staged.report.is_blind
-    assert any("the next run reads the source whole" in notice for notice in staged.notices)
-    assert not desk.world.ledger.gate().is_open
-    assert desk.stage().report.is_whole
-    assert desk.world.ledger.gate().is_open
 
 
 @pytest.mark.parametrize("is_of_earlier_version", [False, True])
@@ -212,24 +176,12 @@ def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_l
     assert desk.world.states()["e"] == "pending"
 
 
-@pytest.mark.parametrize(
-    ("hours", "lists", "options", "because"),
-    [
-        (25, {}, RunOptions(), "the last whole read is 1 day old, or nearly so"),
-        (23.9, {}, RunOptions(), "the last whole read is 1 day old, or nearly so"),
-        (0, {"zoo": 8}, RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
-        (0, {}, NOW_FULL, "asked for"),
-    ],
-)
-def test_a_run_begins_anew_and_says_why(
-    desk: Desk, hours: float, lists: dict[str, int], options: RunOptions, because: str
-) -> None:
-    desk.channels = {**desk.channels, **lists}
+@pytest.mark.parametrize("hours", [25, 23.9])
+def test_a_run_reads_all_once_a_day_and_says_why(desk: Desk, hours: float) -> None:
     desk.world.clock.turn(hours=hours)
     desk.world.crash()
-    staged = desk.stage(options)
-    assert staged.report.is_whole
-    assert staged.notices == (f"read whole: {because}",)
+    staged = desk.stage()
+    assert (staged.report.is_whole, staged.notices) == (True, ("read whole: the last whole read is 1 day old, or nearly so",))
     assert desk.stage().notices == ()
 
 
@@ -254,28 +206,14 @@ def test_a_source_at_its_limit_goes_on_in_the_next_run_and_nothing_has_vanished_
 def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk) -> None:
     desk.place.bin.clear()
     del desk.place.rows["a"]
-    before = desk.world.ledger.bookmark()
+    before = desk.world.clock()
     desk.world.clock.turn(hours=2)
     desk.world.crash()
     report = desk.stage(loses_place=True).report
     assert (report.is_whole, report.vanished) == (True, 1)
-    after = desk.world.ledger.bookmark()
-    assert before.full_read_at is not None
-    assert after.full_read_at is not None
-    assert after.full_read_at > before.full_read_at
-
-
-def test_few_changed_rows_are_no_source_that_has_shrunk(desk: Desk) -> None:
-    strict = strictly(desk)
-    strict.stage(NOW_FULL)
-    assert strict.stage().report.brakes == ()
-    for ref in "abc":
-        desk.place.delete(ref)
-    assert strict.stage().report.brakes == ()
-    desk.place.edit("e", "e one")
-    staged = strict.stage(NOW_FULL)
-    assert staged.report.brakes == ()  # 2 of the 4 that were there: exactly the half
-    assert staged.report.last_whole_read == 4
+    full_read_at = desk.world.ledger.bookmark().full_read_at
+    assert full_read_at is not None
+    assert full_read_at > before
 
 
 def test_new_rows_that_take_the_place_of_deleted_ones_stop_a_read_of_changes_too(world: World, tmp_path: Path) -> None:
@@ -289,4 +227,4 @@ def test_new_rows_that_take_the_place_of_deleted_ones_stop_a_read_of_changes_too
         desk.place.edit(f"new-{number}", f"Night {number}")
     report = desk.stage().report
     assert (report.account.gone, report.account.new, report.brakes) == (30, 30, ("new",))
-    assert not is_vanished(desk, "old-1")
+    assert are_vanished(desk, "old-1") == [False]

@@ -35,47 +35,46 @@ def test_a_sound_state_db_has_no_findings(full: World) -> None:
     assert (examined.findings, examined.entries, examined.runs) == ((), 7, 3)
 
 
-def test_a_key_that_is_not_its_rows_is_found(full: World) -> None:
-    key = full.known("d").key
+def test_a_key_that_is_not_its_rows_and_an_event_that_two_rows_have_are_found(full: World) -> None:
+    key, event = full.known("d").key, full.known("d").event_id
     put(full, "d", idempotency_key=key.replace("es1-", "es2-"))
     assert findings(full) == [("key", "d", f"it is {key.replace('es1-', 'es2-')}, and should be {key}")]
-
-
-def test_a_delivered_row_without_its_event_is_found(full: World) -> None:
-    put(full, "d", event_id=None)
-    assert findings(full) == [("event", "d", "it is delivered, and has no event id")]
-
-
-def test_an_event_that_two_rows_have_is_found_at_both(full: World) -> None:
-    event = full.known("d").event_id
+    put(full, "d", idempotency_key=key)
     put(full, "e", event_id=event)
-    assert {(check, which) for check, which, _ in findings(full)} == {("event", "d"), ("event", "e")}
-    assert str(event) in findings(full)[0][2]
+    found = sorted(findings(full))
+    assert [(check, which) for check, which, _ in found] == [("event", "d"), ("event", "e")]
+    assert str(event) in found[0][2]
 
 
-def test_columns_that_do_not_go_together_are_found(full: World) -> None:
+def test_columns_that_do_not_go_together_or_mean_nothing_are_found(full: World) -> None:
     put(full, "a", state="held", attempts=2)
     put(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
     put(full, "c", state="superseded", candidate_id=999)
-    put(full, "d", baseline_fingerprint="0" * 32)
+    put(full, "d", baseline_fingerprint="0" * 32, answer="not json", event_id=None)
     put(full, "e", state="held", attempts=0, event_id=77)
-    put(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32)
+    put(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32, drift_kind="sideways", attempts=-1)
     put(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
-    assert sorted(findings(full), key=lambda finding: finding[1]) == [
-        ("entry", "a", "it is held, and counts 2 attempts"),
-        ("entry", "c", "it is superseded, and no entry has its event"),
-        ("entry", "d", "its baseline has a body or a fingerprint, and not both"),
-        ("entry", "e", "it is held, and has event 77"),
-        ("body", "f", "the baseline is no JSON object"),
-        ("body", "g", "the baseline is not the one whose fingerprint is on record"),
+    assert sorted(f"{which} {check}: {problem}" for check, which, problem in findings(full)) == [
+        "a entry: it is held, and counts 2 attempts",
+        "c entry: it is superseded, and no entry has its event",
+        "d entry: its baseline has a body or a fingerprint, and not both",
+        "d entry: the last answer cannot be read",
+        "d event: it is delivered, and has no event id",
+        "e entry: it is held, and has event 77",
+        "f body: the baseline is no JSON object",
+        "f entry: it counts -1 attempts",
+        "f entry: its drift is 'sideways', which means nothing to us",
+        "g body: the baseline is not the one whose fingerprint is on record",
     ]
 
 
-def test_a_held_row_is_sound_with_a_body_and_without_one(full: World) -> None:
+def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
+    put(full, "d", body=b'{"title":"somebody else\'s"}')
+    put(full, "e", body=b"\x00\x00\x00")
     put(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
-    assert findings(full) == []
+    assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
     put(full, "g", body=b"{}", fingerprint="0" * 32)
-    assert [(check, which) for check, which, _ in findings(full)] == [("body", "g")]
+    assert ("body", "g") in [(check, which) for check, which, _ in findings(full)], "a held row may have none, or its own"
 
 
 def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World) -> None:
@@ -83,12 +82,6 @@ def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World
         connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
     said = "2 entries are not in the index of duplicates: copies of them would not be held"
     assert findings(full) == [("tables", "", said)]
-
-
-def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
-    put(full, "d", body=b'{"title":"somebody else\'s"}')
-    put(full, "e", body=b"\x00\x00\x00")
-    assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
 
 
 def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -> None:
@@ -109,17 +102,6 @@ def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World
         ("account", "run-3", "the account of rows read cannot be read"),
         ("account", "run-3", "the report of its stage cannot be read"),
     ]
-
-
-def test_an_answer_that_cannot_be_read_and_words_that_mean_nothing_are_found(full: World) -> None:
-    put(full, "d", answer="not json")
-    put(full, "f", drift_kind="sideways", attempts=-1)
-    assert {which for _, which, _ in findings(full)} == {"d", "f"}
-    assert {problem for _, _, problem in findings(full)} == {
-        "the last answer cannot be read",
-        "its drift is 'sideways', which means nothing to us",
-        "it counts -1 attempts",
-    }
 
 
 def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:

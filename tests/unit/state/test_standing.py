@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 from unit.state.books import BOOK, delivered, problems, put
+from unit.state.story import play
 from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, rejection, row
 
-from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Refusal
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import writing
-from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import EntryState, ProblemKind, Waiting
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount
 from state.ledger.gate import repeat_read
 from state.ledger.outbox import Settled
@@ -23,6 +24,7 @@ from state.queries import LedgerQueries, RowFilter, last_came, last_done
 from state.tables import EARLIER, ENTRY
 
 NEXT_YEAR = START + timedelta(days=365)
+WITHOUT_EVENT = (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)
 WARNING = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 
 
@@ -43,56 +45,40 @@ def waiting(world: World) -> dict[str, int]:
     return counts
 
 
-VERDICTS = {
-    Waiting.CONFLICT: Conflict(answer(409)),
-    Waiting.BLOCKED: Blocked(answer(403)),
-    Waiting.UNCERTAIN: Uncertain(answer(503)),
-    Waiting.REFUSED: Refusal(answer(400)),
-    Waiting.UNCONFIRMED: Unconfirmed(answer(409)),
-}
-
-
-@pytest.mark.parametrize(("kind", "verdict"), VERDICTS.items(), ids=str)
-def test_an_entry_waits_by_its_state_until_it_is_ignored_removed_or_over(world: World, kind: Waiting, verdict: Verdict) -> None:
-    world.stage([row("a"), row("b")])
-    world.publish(verdict)
-    assert waiting(world) == {kind: 1}
-    assert world.ledger.standing().rows == {kind: OpenRows(1, (RowKey("a"),))}
-    put(world, "a", decision="ignore")
-    assert waiting(world) == {}
-    put(world, "a", decision=None, ends_at=NEXT_YEAR)
-    assert waiting(world) == {kind: 1}
-    put(world, "a", ends_at=world.clock())
-    assert waiting(world) == {}
-    put(world, "a", ends_at=None, removed_at=world.clock())
-    assert waiting(world) == {}
-
-
-CREATED_NOTHING = [({"state": kind.value, "event_id": None}, kind) for kind in (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)]
-DRIFTED = [({"drift_kind": kind.value, "drift_fingerprint": "x"}, Waiting.DRIFT) for kind in DriftKind if kind != "returned"]
-RETURNED = {"removed_at": START, "drift_kind": "returned", "drift_fingerprint": "x"}
+ENDS: dict[str, object] = {"decision": "ignore", **dict.fromkeys(("ends_at", "removed_at", "vanished_at", "past_at"), START)}
+ONCE_IT_IS_THERE = "decision ends_at removed_at"
+ONLY_IN_ITS_SOURCE = "decision ends_at removed_at vanished_at past_at"
+NOTHING_THERE = {"event_id": None}
+DRIFTED = {"drift_fingerprint": "x", "drift_kind": "edited"}
 
 
 @pytest.mark.parametrize(
-    ("columns", "kind", "ends"),
+    ("kind", "columns", "ends"),
     [
-        *((*each, ("vanished_at", "past_at")) for each in CREATED_NOTHING),
-        *((*each, ("removed_at", "ends_at")) for each in DRIFTED),
-        (RETURNED, Waiting.DRIFT, ("vanished_at",)),
+        *((kind, {"state": kind.value}, ONCE_IT_IS_THERE) for kind in (Waiting.CONFLICT, Waiting.UNCERTAIN, Waiting.UNCONFIRMED)),
+        *((kind, {"state": kind.value} | NOTHING_THERE, ONLY_IN_ITS_SOURCE) for kind in WITHOUT_EVENT),
+        *((Waiting.DRIFT, DRIFTED | {"drift_kind": kind}, ONCE_IT_IS_THERE) for kind in ("edited", "to_publish", "cancelled")),
+        (Waiting.DRIFT, DRIFTED | {"drift_kind": "returned", "removed_at": START}, "decision ends_at vanished_at past_at"),
+        (Waiting.VANISHED, {"vanished_at": START}, ONCE_IT_IS_THERE),
     ],
 )
-def test_a_row_without_an_event_waits_while_its_source_has_it_and_drift_until_its_event_is_removed_or_over(
-    world: World, columns: dict[str, Any], kind: Waiting, ends: tuple[str, ...]
+def test_a_row_waits_until_it_is_ignored_or_over_and_as_long_as_there_is_something_to_do(
+    world: World, kind: Waiting, columns: dict[str, Any], ends: str
 ) -> None:
-    delivered(world, row("a"))
-    put(world, "a", **columns)
+    delivered(world, row("a"), row("b"))
+    usual = dict.fromkeys(ENDS) | {"ends_at": NEXT_YEAR} | columns
+    put(world, "a", **usual)
     assert waiting(world) == {kind: 1}
-    drifts = [drift.value for drift in world.ledger.standing().drifts]
-    assert drifts == [columns[name] for name in columns if name == "drift_kind"]
-    for end in ends:
-        put(world, "a", **{end: world.clock()})
-        assert waiting(world) == {}
-        put(world, "a", **{end: None})
+    assert world.ledger.standing().rows == {kind: OpenRows(1, (RowKey("a"),))}
+    assert [*world.ledger.standing().drifts] == [drift for name, drift in columns.items() if name == "drift_kind"]
+    for name, value in ENDS.items():
+        put(world, "a", **{name: value})
+        assert world.ledger.standing().counts.get(kind, 0) == (name not in ends.split()), name
+        put(
+            world,
+            "a",
+            **{"decision": None, "ends_at": NEXT_YEAR, "vanished_at": None, "past_at": None, "removed_at": None} | columns,
+        )
 
 
 def test_a_refused_row_that_was_taken_back_waits_no_longer(world: World) -> None:
@@ -122,25 +108,21 @@ def earlier(world: World, key: str, event_id: int, **columns: object) -> None:
         connection.execute(insert(EARLIER).values(**values | {"replaced_at": world.clock(), "is_let_out": True} | columns))
 
 
-def test_an_earlier_event_waits_by_its_own_end_until_it_is_removed(world: World) -> None:
-    delivered(world, row("a"), row("b"), row("c"))
+def test_an_earlier_event_waits_by_its_own_end_until_it_is_removed_once_its_draft_may_be_out(world: World) -> None:
+    delivered(world, row("a"), row("b"), row("c"), row("d"))
     earlier(world, "a", 12)
     earlier(world, "b", 13, removed_at=world.clock())
     earlier(world, "c", 14, ends_at=world.clock())
+    earlier(world, "d", 15, is_let_out=False)
     put(world, "a", ends_at=world.clock())
+    put(world, "d", state="pending", attempts=0)
     assert listed(world, Waiting.EARLIER) == ["a"]
     assert world.known("a").earlier_event_ids == (12,)
-    put(world, "a", decision="ignore")
+    put(world, "d", attempts=1)
+    assert listed(world, Waiting.EARLIER) == ["a", "d"]
+    for key in "ad":
+        put(world, key, decision="ignore")
     assert waiting(world) == {}
-
-
-def test_an_earlier_event_waits_only_once_its_draft_may_be_out(world: World) -> None:
-    delivered(world, row("a"))
-    earlier(world, "a", 12, is_let_out=False)
-    put(world, "a", state="pending", attempts=0)
-    assert listed(world, Waiting.EARLIER) == []
-    put(world, "a", attempts=1)
-    assert listed(world, Waiting.EARLIER) == ["a"]
 
 
 def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_the_row_changes(world: World) -> None:
@@ -158,24 +140,21 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
 
 def test_a_held_row_is_listed_with_its_cells_and_the_entry_that_it_resembles(world: World) -> None:
     delivered(world, row("a"))
-    world.stage([row("b", twin="a")])
+    report = world.stage([row("b", twin="a", place="agenda.csv:7")])
+    assert [(one.row_key, one.twin_key) for one in report.held] == [("b", "a")]
     assert listed(world, Waiting.HELD) == ["b"]
     (problem,) = books(world).problems(BOOK, ProblemKind.HELD)
-    assert (problem.row_key, problem.cells["REF"]) == ("b", "b")
+    assert (problem.row_key, problem.origin, problem.cells["REF"]) == ("b", "agenda.csv:7", "b")
+    assert problem.reasons[0].code is ReasonCode.TWIN
     assert str(problem.candidate) == str(world.known("b").candidate) == "a"
     put(world, "b", decision="ignore")
     assert problems(world, ProblemKind.HELD) == []
 
 
 def test_refused_rows_are_measured_against_the_rows_that_the_last_whole_read_asked_for(world: World) -> None:
-    rows = [row(key) for key in "abcde"]
-    world.stage(rows)
-    world.publish(Refusal(answer(400)))
-    assert world.ledger.standing().asked == 5
-    world.stage(rows[:4])
-    assert world.ledger.standing().asked == 4
-    world.stage(rows[:2], is_whole=False)
-    assert world.ledger.standing().asked == 4  # those that are known and not gone
+    for story, asked in (("a b c d e | refused", 5), ("a b c d", 4), ("part a b", 4)):  # those that are known and not gone
+        play(world, story)
+        assert world.ledger.standing().asked == asked
 
 
 def test_the_shortcut_of_an_unchanged_source_counts_refused_rows_as_still_refused(world: World) -> None:
@@ -206,7 +185,7 @@ def test_a_row_that_is_unusable_now_names_its_event(world: World) -> None:
     assert [problem.event_id for problem in books(world).problems(BOOK, ProblemKind.REJECTED)] == [event_id, None]
 
 
-def _ends(world: World, run_id: str, exit_code: int, account: PublishAccount | None) -> None:
+def ends(world: World, run_id: str, exit_code: int, account: PublishAccount | None = None) -> None:
     world.ledger.begin_run(run_id, launched_by="a test")
     world.clock.turn(minutes=1)
     world.ledger.finish_run(run_id, outcome="ended", exit_code=exit_code, message="", publish_account=account)
@@ -214,23 +193,21 @@ def _ends(world: World, run_id: str, exit_code: int, account: PublishAccount | N
 
 def test_a_feed_was_last_done_when_its_latest_run_that_published_and_left_nothing_to_look_at_ended(world: World) -> None:
     assert last_done(world.engine) == {}
-    _ends(world, "earlier", 0, PublishAccount())
-    _ends(world, "done", 0, PublishAccount(new=1, delivered=1))
+    ends(world, "earlier", 0, PublishAccount())
+    ends(world, "done", 0, PublishAccount(new=1, delivered=1))
     at = world.clock.instant
-    _ends(world, "needs attention", 1, PublishAccount(new=1, refused=1))
-    _ends(world, "staged only", 0, None)
-    _ends(world, "braked", 5, None)
+    ends(world, "needs attention", 1, PublishAccount(new=1, refused=1))
+    ends(world, "staged only", 0)
     world.ledger.begin_run("at work", launched_by="a test")
-    assert last_done(world.engine) == {BOOK: at}
-    assert last_done(world.engine, DESTINATION) == {BOOK: at}
+    assert last_done(world.engine) == last_done(world.engine, DESTINATION) == {BOOK: at}
     assert last_done(world.engine, "https://elsewhere.example#default") == {}
 
 
 def test_a_feed_came_when_its_latest_run_ended_or_began(world: World) -> None:
     assert last_came(world.engine, DESTINATION, {4}, "backfill") == {}
-    _ends(world, "braked", 5, None)
+    ends(world, "braked", 5)
     at = world.clock.instant
-    _ends(world, "held", 4, None)
+    ends(world, "held", 4)
     world.ledger.begin_run("a slice", launched_by="backfill")
     assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: at}
     world.clock.turn(minutes=1)

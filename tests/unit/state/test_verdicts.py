@@ -19,6 +19,7 @@ from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
 POSTPONED = Postponed(answer(401), PAUSED)
+LIMITED = Postponed(answer(429), PAUSED, attempts=0, is_limited=True)
 CLAIM = Claim(
     *(1, RowKey("a"), IdempotencyKey("es1-a"), b"{}", 5, 0, None, "", None, None, None, START, None, "", 0), is_limited=False
 )
@@ -26,6 +27,7 @@ CLAIM = Claim(
 BEFORE: dict[str, dict[str, Any]] = {
     "fresh": {},
     "unanswered": {"unanswered_at": START},
+    "limited": {"unanswered_at": START, "is_limited": True},
     "retried": {"decision": "retry"},
     "refused": {"refused_request_id": "req-1"},
     "denied": {"denied_request_id": "req-9"},
@@ -56,6 +58,10 @@ NEXT_KEY = "pending, next key"
         ("denied", POSTPONED, "pending, denied by req-x"),
         ("fresh", replace(POSTPONED, attempts=0), "pending"),
         ("denied", replace(POSTPONED, attempts=0), "pending, denied by req-9"),
+        ("limited", POSTPONED, "pending, denied by req-x, unanswered, all by 429"),
+        ("unanswered", LIMITED, "pending, unanswered"),
+        ("fresh", LIMITED, "pending, unanswered, all by 429"),
+        ("limited", Conflict(answer(409)), "conflict, unanswered, all by 429"),
         ("fresh", Uncertain(answer(503)), "uncertain, unanswered"),
         ("unanswered", Uncertain(answer(503)), "uncertain, unanswered"),
         # the very denial, the very refusal, a denial anew at a person's risk, a corrected row
@@ -83,6 +89,7 @@ def test_an_answer_comes_to_what_it_proves_of_this_attempt_and_of_earlier_ones(
         f"by {effect.refused_request_id}" * bool(effect.refused_request_id),
         f"denied by {effect.denied_request_id}" * bool(effect.denied_request_id),
         "unanswered" * effect.keeps_unanswered,
+        "all by 429" * effect.is_limited,
     )
     assert ", ".join(filter(None, words)) == comes_to
 
@@ -144,7 +151,7 @@ def test_an_attempt_that_certainly_created_nothing_is_taken_back(world: World) -
 
 def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_was(world: World) -> None:
     world.stage([row("a")])
-    world.publish(Postponed(answer(429), PAUSED, attempts=0, is_limited=True))
+    world.publish(LIMITED)
     world.stage([row("a", title="Another title")])
     world.clock.turn(days=3)
     (intent,) = world.outbox().settle_and_claim([], 1)

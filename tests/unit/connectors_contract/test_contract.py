@@ -1,20 +1,64 @@
-"""Each way in which a page may drift from what we send: found, told with its severity, and never invented."""
+"""Reading the OpenAPI page, and each way in which it may drift from what we send: found, with its severity, never invented."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.connectors_contract.pages import ROOT, Change, Tree, create, drifts, event, feed, page, tree_with
 
 from connectors.event_api.contract_check import compare, upload_field
-from mappings.outgoing import outgoing_of
+from connectors.event_api.openapi import LONGEST_PAGE, Node, NoPage, read_page
+from mappings.outgoing import Drift, Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
+
+ROOT = Path(__file__).parents[3]
+SPECIFIED = (ROOT / "sandbox" / "public-api-v1.yaml").read_bytes()
+Tree = dict[str, Any]
+Change = Callable[[Tree], object]
+
+_TREE: Tree = yaml.load(SPECIFIED, Loader=yaml.CSafeLoader)
+
+
+def feed(name: str = "lisbon-agenda") -> Outgoing:
+    return outgoing_of(load_feed(ROOT / "mappings" / "feeds" / f"{name}.yaml"))
+
+
+def tree_with(*changes: Change) -> Tree:
+    tree = deepcopy(_TREE)
+    for change in changes:
+        change(tree)
+    return tree
+
+
+def page(tree: Tree) -> Node:
+    read = read_page(json.dumps(tree).encode())
+    assert not isinstance(read, NoPage)
+    return read
+
+
+def drifts(*changes: Change, sent: Outgoing | None = None) -> tuple[Drift, ...]:
+    """The differences between a feed and the page with these changes."""
+    return compare(page(tree_with(*changes)), sent or feed())
+
+
+def event(tree: Tree) -> Tree:
+    """The schema of the create payload."""
+    schema: Tree = tree["components"]["schemas"]["EventCreate"]
+    return schema
+
+
+def create(tree: Tree) -> Tree:
+    operation: Tree = tree["paths"]["/events"]["post"]
+    return operation
+
 
 FEEDS = sorted([*(ROOT / "mappings" / "feeds").glob("*.yaml"), *(ROOT / "tests" / "feeds").glob("[!_]*.yaml")])
 
@@ -272,3 +316,63 @@ _PLACES: dict[str, tuple[str, ...]] = {
 @given(st.sampled_from(list(_PLACES.values())), _JSON)
 def test_a_page_of_any_shape_is_compared_without_a_fault(place: tuple[str, ...], strange: Any) -> None:
     compare(tree_with(_put(*place, strange)), feed())
+
+
+_BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b", ".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 30)
+)
+
+
+def test_the_specified_page_is_read_as_the_safe_loader_reads_it_in_yaml_and_in_json() -> None:
+    as_json = json.dumps(yaml.load(SPECIFIED, Loader=yaml.CSafeLoader))
+    assert read_page(SPECIFIED) == read_page(as_json.encode()) == json.loads(as_json)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("[no, on, 2026-10-01, 1_000, 0x1f, 1:30, '5']", ["no", "on", "2026-10-01", "1_000", "0x1f", "1:30", "5"]),
+        ("[010, 5, 1.5, true, ~]", [10, 5, 1.5, True, None]),
+        ("&x {type: string, 200: ok}\ny: *x", {"type": "string", "200": "ok"}),
+    ],
+    ids=["words that look like something else", "numbers and values", "anchors"],
+)
+def test_values_are_read_as_json_has_them(text: str, read: object) -> None:
+    found = read_page(f"openapi: 3.1.0\npaths: {{/a: {{}}}}\nx: {text}".encode())
+    assert isinstance(found, dict)
+    assert found["x"] == found.get("y", read) == read
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "not a description of an API"),
+        (b"<!doctype html><title>Sign in</title>", "looks like an HTML page"),
+        (b'{"error": {"code": "not_found"}}', "does not say that it is OpenAPI"),
+        (b"swagger: '2.0'\npaths: {/a: {}}", "OpenAPI 2.0"),
+        (b"openapi: 3.0.3\npaths: {}", "describes no path"),
+        (b"openapi: 3.0.3\npaths: [1", "not YAML"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"\x00\x01", "not YAML"),
+        (b"openapi: &a [*a]", "refers to itself"),
+        (b"*unknown", "refers to itself"),
+        (b"[" * 100_000, "nested deeper"),
+        (b"{a: " * 100_000, "nested deeper"),
+        (_BOMB, "more than"),
+        (b"openapi: 3.0.3\nx: |\n" + b"  text\n" * 200_000, "larger than 1 MB"),
+        (b"openapi: 3.0.3\nx:\n" + b" - a\n" * 150_000, "more than"),
+        (b"a: !!python/object/apply:os.system [true]", "not YAML"),
+    ],
+)
+def test_what_is_no_description_is_told_and_costs_little(body: bytes, says: str) -> None:
+    began = process_time()
+    read = read_page(body)
+    assert isinstance(read, NoPage)
+    assert says in read.why
+    assert process_time() - began < 3
+
+
+@given(st.binary(max_size=300) | st.text(alphabet="openapi:3.0{}[]&*a-!|> \n'\"%,?<", max_size=200).map(str.encode))
+def test_any_bytes_are_read_or_refused_and_nothing_is_raised(body: bytes) -> None:
+    assert len(body) < LONGEST_PAGE
+    assert isinstance(read_page(body), dict | NoPage)

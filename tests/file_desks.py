@@ -15,7 +15,8 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, SourceUnavailableError
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import RowMapper, compile_feed
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Answer, Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.errors import SyncError
 from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey
@@ -58,6 +59,14 @@ DAYS = '{explode: {columns: DAYS, by: " "}}'
 """A rule by which a row gives an event for each word of a cell."""
 NO_BRAKES = "{rejected: off, shrink: off, new: off}"
 BRAKES = '{rejected: "20%", rejected_at_least: 2, shrink: "50%", new: off}'
+ANSWERS: Mapping[str, tuple[Callable[[Answer], Verdict], int]] = {
+    "refuse": (Refusal, 400),
+    "block": (Blocked, 404),
+    "lose": (Uncertain, 0),
+    "conflict": (Conflict, 409),
+    "unconfirmed": (Unconfirmed, 409),
+}
+"""What the service may say, in a word, beside creating an event."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +206,7 @@ class Desk:
     def stage_and_break(self) -> None:
         """Read the rows, and be killed once the first of them are written, before they are judged."""
         self.is_doomed = True
-        with suppress(PowerCutError):
+        with suppress(PowerCutError, SyncError):
             self.stage(is_plain=True)
         self.is_doomed = False
         self.world.crash()
@@ -212,43 +221,41 @@ class Desk:
                 outbox.account().check()
 
     def _verdict(self, word: str) -> Verdict:
-        match word:
-            case "refuse":
-                return Refusal(answer(400))
-            case "block":
-                return Blocked(answer(404))
-            case "lose":
-                return Uncertain(answer(0))
-            case "conflict":
-                return Conflict(answer(409))
-            case "unconfirmed":
-                return Unconfirmed(answer(409))
-            case _:
-                self.events += 1
-                return Receipt(self.events, answer(201))
+        if word not in ANSWERS:
+            self.events += 1
+            return Receipt(self.events, answer(201))
+        kind, status = ANSWERS[word]
+        return kind(answer(status))
 
     def decide(self, key: str, choice: Instruction) -> None:
         """Let a person decide about a row, known or held."""
-        decisions = Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk")
         with suppress(NotPossibleError):
-            decisions.resolve([RowKey(key)], choice)
+            self._decisions.resolve([RowKey(key)], choice)
+
+    def retry(self) -> None:
+        """Let a person send again what was turned away."""
+        self._decisions.retry()
 
     def find(self, key: str) -> None:
         """Find a row's event in the service's list, if its id is not known."""
         entry = self.world.entry(key)
         if entry is not None and entry.event_id is None:
             self.events += 1
-            found = Found(entry.entry_id, entry.revision, self.events, "by its title and its day")
-            Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk").record_found([found])
+            self._decisions.record_found([Found(entry.entry_id, entry.revision, self.events, "by its title and its day")])
+
+    def wait(self, hours: int) -> None:
+        """Let time pass, in which no run is at work."""
+        self.world.clock.turn(hours=hours)
+        self.world.crash()
+
+    @property
+    def _decisions(self) -> Decisions:
+        return Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk")
 
     @property
     def book(self) -> FeedScope:
         """Where its rows stand."""
         return FeedScope(DESTINATION, self.world.feed)
-
-    def retry(self) -> None:
-        """Let a person send again what was turned away."""
-        Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk").retry()
 
     def stands(self) -> dict[str, object]:
         """All that people are shown and that later runs build on, but for ids and times of writing that carry no meaning."""
@@ -272,62 +279,3 @@ class Desk:
         runs = [(run.run_id, run.phase, run.outcome, run.read, run.stage_report, run.brakes) for run in told]
         waiting = (status.waiting, status.counts, status.drifted, status.vanished, status.last_whole_read, status.set_aside)
         return {"entries": entries, "problems": problems, "gate": status.gate, "waiting": waiting, "runs": runs}
-
-
-SCHEDULED = RunOptions()
-
-
-@dataclass(frozen=True)
-class Read:
-    """A run, as far as it stages."""
-
-    options: RunOptions = SCHEDULED
-
-
-@dataclass(frozen=True)
-class Publish:
-    """Send what is owed; the service answers in these words, and then creates."""
-
-    words: tuple[str, ...] = ()
-    limit: int | None = None
-
-
-@dataclass(frozen=True)
-class Decide:
-    """A person decides about a row; None: that all rows that were turned away go out again."""
-
-    key: str
-    choice: Instruction | None
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Time passes, in which no run is at work."""
-
-    hours: int
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A run that is killed while it stages."""
-
-
-@dataclass(frozen=True)
-class Remap:
-    """The mapping file is edited."""
-
-    feed: Feed
-
-
-def act(desk: Desk, step: Publish | Decide | Wait) -> None:
-    """Let a desk take a step that needs no look at what comes of it."""
-    match step:
-        case Publish(words, limit):
-            desk.publish(words, limit)
-        case Decide(_, None):
-            desk.retry()
-        case Decide(key, choice) if choice is not None:
-            desk.decide(key, choice)
-        case Wait(hours):
-            desk.world.clock.turn(hours=hours)
-            desk.world.crash()

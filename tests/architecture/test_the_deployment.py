@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,22 @@ from pipelines.orchestration.names import LOCATION
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = DEPLOY / "Containerfile"
 UNITS = sorted((DEPLOY / "systemd").glob("eventsync*.*"))
-SERVICES = [path for path in UNITS if path.suffix == ".service"]
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: one for name, one in SERVICES.items() if "build" in one}
+"""Those that run our image."""
+VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
+HERE: dict[str, Any] = yaml.safe_load(DAGSTER_YAML)
+A_SECRET = re.compile("KEY|PASSWORD|TOKEN|SECRET")
 
 
-def _compose() -> dict[str, Any]:
-    read: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-    return read
+def _secrets(names: Iterable[str]) -> list[str]:
+    """Names of variables that would hold a secret, and not the place of a file with one."""
+    return [name for name in names if A_SECRET.search(name) and not name.endswith("_FILE")]
 
 
-def _ours() -> dict[str, Any]:
-    """The services of the composition that run our image."""
-    return {name: one for name, one in _compose()["services"].items() if "build" in one}
+def _after(option: str, command: list[str]) -> str:
+    return command[command.index(option) + 1]
 
 
 def test_dagster_takes_settings_that_are_the_command_lines_but_for_where_its_history_is(
@@ -46,7 +51,7 @@ def test_dagster_takes_settings_that_are_the_command_lines_but_for_where_its_his
 ) -> None:
     settings = yaml.safe_load((DEPLOY / "dagster.yaml").read_text("utf-8"))
     assert settings.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
-    assert settings == yaml.safe_load(DAGSTER_YAML)
+    assert settings == HERE
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://eventsync@postgres/dagster")
     shutil.copy(DEPLOY / "dagster.yaml", tmp_path)
     read, _ = dagster_instance_config(str(tmp_path))
@@ -56,45 +61,39 @@ def test_dagster_takes_settings_that_are_the_command_lines_but_for_where_its_his
 def test_webserver_and_daemon_find_the_code_server_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_CODE_HOST", "code")
     (origin,) = location_origins_from_yaml_paths([str(DEPLOY / "workspace.yaml")])
-    command = _compose()["services"]["code"]["command"]
+    command = SERVICES["code"]["command"]
     assert (origin.host, str(origin.port), origin.location_name) == ("code", _after("--port", command), LOCATION)  # type: ignore[attr-defined]
     assert _after("--location-name", command) == LOCATION
 
 
-def _after(option: str, command: list[str]) -> str:
-    return command[command.index(option) + 1]
-
-
 def test_every_file_that_the_composition_mounts_is_there_or_said_how_to_make() -> None:
     text = (DEPLOY / "compose.yaml").read_text("utf-8")
-    told, services = text.partition("\nname:")[0], _compose()["services"].values()
+    told, services = text.partition("\nname:")[0], SERVICES.values()
     mounted = {volume.split(":")[0] for one in services for volume in one.get("volumes", []) if volume.startswith("./")}
     assert [path for path in mounted if not (DEPLOY / path).is_file()] == []
-    secrets = {Path(one["file"]).name for one in _compose()["secrets"].values()}
+    secrets = {Path(one["file"]).name for one in COMPOSE["secrets"].values()}
     assert {name for name in secrets if name in told} == secrets
     assert all(os.access(DEPLOY / path, os.X_OK) for path in mounted if path.endswith(".sh"))
 
 
 def test_every_volume_network_and_secret_of_the_composition_is_declared_and_used() -> None:
-    compose = _compose()
     for kind in ("networks", "secrets"):
-        assert {name for one in compose["services"].values() for name in one.get(kind, [])} == set(compose[kind])
-    sources = {volume.split(":")[0] for one in compose["services"].values() for volume in one.get("volumes", [])}
-    assert {source for source in sources if re.fullmatch(r"[a-z-]+", source)} == set(compose["volumes"])
+        assert {name for one in SERVICES.values() for name in one.get(kind, [])} == set(COMPOSE[kind])
+    sources = {volume.split(":")[0] for one in SERVICES.values() for volume in one.get("volumes", [])}
+    assert {source for source in sources if re.fullmatch(r"[a-z-]+", source)} == set(COMPOSE["volumes"])
 
 
 def test_only_what_works_on_feeds_knows_the_key_and_the_service() -> None:
-    knowing = {name for name, one in _ours().items() if "event_api_key" in one["secrets"]}
+    knowing = {name for name, one in OURS.items() if "event_api_key" in one["secrets"]}
     assert knowing == {"code", "cli", "watch", "metrics"}
-    told = {name for name, one in _ours().items() if any(variable.startswith("EVENT") for variable in one["environment"])}
+    told = {name for name, one in OURS.items() if any(variable.startswith("EVENT") for variable in one["environment"])}
     assert told == knowing
-    assert all("env_file" not in one for name, one in _ours().items() if name not in knowing)
+    assert all("env_file" not in one for name, one in OURS.items() if name not in knowing)
 
 
 def test_no_secret_stands_in_the_environment_of_the_composition_or_in_the_example() -> None:
-    compose = _compose()["services"].values()
-    said = {name: str(value) for one in compose for name, value in one.get("environment", {}).items()}
-    assert {name for name in said if re.search("KEY|PASSWORD|TOKEN|SECRET", name) and not name.endswith("_FILE")} == set()
+    said = {name: str(value) for one in SERVICES.values() for name, value in one.get("environment", {}).items()}
+    assert _secrets(said) == []
     assert not [value for value in said.values() if re.search(r"://[^/@]*:[^/@]*@", value)]
     for path in (DEPLOY / ".env.example", DEPLOY / "systemd" / "environment.example"):
         lines = path.read_text("utf-8").splitlines()
@@ -102,48 +101,34 @@ def test_no_secret_stands_in_the_environment_of_the_composition_or_in_the_exampl
 
 
 def test_our_containers_may_do_nothing_that_they_need_not() -> None:
-    for one in _ours().values():
+    for one in OURS.values():
         assert one["read_only"] is True
         assert one["cap_drop"] == ["ALL"]
         assert "no-new-privileges:true" in one["security_opt"]
         assert one["init"] is True
-    ports = [port for one in _compose()["services"].values() for port in one.get("ports", [])]
+    ports = [port for one in SERVICES.values() for port in one.get("ports", [])]
     assert [port for port in ports if "127.0.0.1:" not in port] == []
-    assert _compose()["networks"]["inside"] == {"internal": True}
-    assert _compose()["services"]["postgres"]["networks"] == ["inside"]
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    assert SERVICES["postgres"]["networks"] == ["inside"]
 
 
 def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options_and_has_the_time_to_stop() -> None:
     verbs = dict(every_command())
     programs = {"dagster", "dagster-daemon", "dagster-webserver"}
-    commands = [one["command"] for one in _ours().values() if one["command"][0] not in {*programs, "--help"}]
+    commands = [one["command"] for one in OURS.values() if one["command"][0] not in {*programs, "--help"}]
     assert len(commands) > 1
     for verb, *words in commands:
         options = {option for one in verbs[verb].params for option in one.opts}
         assert {word for word in words if word.startswith("--")} <= options
-    grace = int(_compose()["services"]["code"]["stop_grace_period"].rstrip("s"))
-    assert grace > yaml.safe_load(DAGSTER_YAML)["run_monitoring"]["cancel_timeout_seconds"]
-
-
-def _sections(unit: Path) -> configparser.RawConfigParser:
-    parser = configparser.RawConfigParser(strict=False, comment_prefixes=("#",), delimiters=("=",), interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(unit, "utf-8")
-    return parser
-
-
-def _verified(folder: Path) -> Iterator[Path]:
-    """The units as they are, but for programs that are not on this machine."""
-    for unit in UNITS:
-        text = re.sub(r"(?m)^(Exec\w+=)/(opt|usr/local)/\S+", r"\1/bin/true", unit.read_text("utf-8"))
-        copy = folder / unit.name
-        copy.write_text(text, "utf-8")
-        yield copy
+    grace = int(SERVICES["code"]["stop_grace_period"].rstrip("s"))
+    assert grace > HERE["run_monitoring"]["cancel_timeout_seconds"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
 def test_systemd_takes_every_unit_without_a_word_and_every_service_is_confined(tmp_path: Path) -> None:
-    units = list(_verified(tmp_path))
+    units = [tmp_path / unit.name for unit in UNITS]
+    for unit, copy in zip(UNITS, units, strict=True):  # as they are, but for programs that are not on this machine
+        copy.write_text(re.sub(r"(?m)^(Exec\w+=)/(opt|usr/local)/\S+", r"\1/bin/true", unit.read_text("utf-8")), "utf-8")
     words = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units]
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout + said.stderr) == (0, "")
@@ -152,46 +137,48 @@ def test_systemd_takes_every_unit_without_a_word_and_every_service_is_confined(t
     assert subprocess.run(words, capture_output=True, text=True, check=False).returncode == 0
 
 
+def _service_section(unit: Path) -> configparser.SectionProxy:
+    parser = configparser.RawConfigParser(strict=False, comment_prefixes=("#",), delimiters=("=",), interpolation=None)
+    parser.read(unit, "utf-8")
+    return parser["Service"]
+
+
 def test_the_units_of_one_machine_do_what_the_composition_does_and_only_those_that_need_the_key_load_it() -> None:
-    commands = {path.stem: _sections(path)["Service"]["ExecStart"] for path in SERVICES}
-    code = " ".join(_compose()["services"]["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
-    assert commands["eventsync-code"] == f"/opt/eventsync/bin/{code}"
-    assert commands["eventsync-daemon"].split()[:2] == ["/opt/eventsync/bin/dagster-daemon", "run"]
-    assert "--host 127.0.0.1" in commands["eventsync-webserver"]
-    assert [path for path in UNITS if path.suffix == ".timer" and not path.with_suffix(".service").exists()] == []
-    assert {path.stem for path in SERVICES if _sections(path)["Service"]["User"] != "eventsync"} == set()
-    loading = {path.stem for path in SERVICES if "LoadCredential" in _sections(path)["Service"]}
-    assert loading == {"eventsync-code", "eventsync-run"}
+    units = {path.stem: _service_section(path) for path in UNITS if path.suffix == ".service"}
+    code = " ".join(SERVICES["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
+    assert units["eventsync-code"]["ExecStart"] == f"/opt/eventsync/bin/{code}"
+    assert units["eventsync-daemon"]["ExecStart"].split()[:2] == ["/opt/eventsync/bin/dagster-daemon", "run"]
+    assert "--host 127.0.0.1" in units["eventsync-webserver"]["ExecStart"]
+    assert {path.stem for path in UNITS if path.suffix == ".timer"} <= units.keys()
+    assert {one["User"] for one in units.values()} == {"eventsync"}
+    assert {name for name, one in units.items() if "LoadCredential" in one} == {"eventsync-code", "eventsync-run"}
 
 
 def test_a_cluster_is_told_of_dagster_what_one_machine_is() -> None:
-    values = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
-    here, daemon = yaml.safe_load(DAGSTER_YAML), values["dagsterDaemon"]
-    beside = values["additionalInstanceConfig"]
-    assert beside == {name: here[name] for name in beside}
+    daemon, beside = VALUES["dagsterDaemon"], VALUES["additionalInstanceConfig"]
+    assert beside == {name: HERE[name] for name in beside}
     assert {"concurrency", "run_queue"} <= beside.keys()
     assert daemon["runCoordinator"] == {"enabled": False}, "its limits and `concurrency` exclude one another"
-    assert "concurrency" not in values
-    monitoring = here["run_monitoring"]
+    assert "concurrency" not in VALUES
+    monitoring = HERE["run_monitoring"]
     assert daemon["runMonitoring"]["cancelTimeoutSeconds"] == monitoring["cancel_timeout_seconds"]
     assert daemon["runMonitoring"]["freeSlotsAfterRunEndSeconds"] == monitoring["free_slots_after_run_end_seconds"]
-    retention = values["retention"]
-    assert retention["schedule"]["purgeAfterDays"] == here["retention"]["schedule"]["purge_after_days"]
-    assert here["retention"]["sensor"]["purge_after_days"].items() <= retention["sensor"]["purgeAfterDays"].items()
+    retention = VALUES["retention"]
+    assert retention["schedule"]["purgeAfterDays"] == HERE["retention"]["schedule"]["purge_after_days"]
+    assert HERE["retention"]["sensor"]["purge_after_days"].items() <= retention["sensor"]["purgeAfterDays"].items()
 
 
 def test_a_cluster_runs_our_image_as_nobody_in_particular_and_knows_the_parts_by_the_same_names() -> None:
-    values = yaml.safe_load((DEPLOY / "values.yaml").read_text("utf-8"))
-    (code,) = values["dagster-user-deployments"]["deployments"]
-    command = _compose()["services"]["code"]["command"]
+    (code,) = VALUES["dagster-user-deployments"]["deployments"]
+    command = SERVICES["code"]["command"]
     assert (str(code["port"]), _after("--location-name", code["codeServerArgs"])) == (_after("--port", command), LOCATION)
-    for part in (code, values["dagsterWebserver"], values["dagsterDaemon"]):
+    for part in (code, VALUES["dagsterWebserver"], VALUES["dagsterDaemon"]):
         assert part["image"]["repository"] == "eventsync"
         assert part["podSecurityContext"]["runAsNonRoot"] is True
         assert part["securityContext"]["allowPrivilegeEscalation"] is False
     mounted = {volume["name"] for volume in code["volumes"]}
     assert mounted == {mount["name"] for mount in code["volumeMounts"]}
-    assert not [name for name in code["env"] if re.search("KEY|PASSWORD|TOKEN|STATE_URL", name) and not name.endswith("_FILE")]
+    assert [name for name in code["env"] if name.endswith("STATE_URL")] == _secrets(code["env"]) == []
 
 
 def _instructions(word: str) -> list[str]:
@@ -200,25 +187,12 @@ def _instructions(word: str) -> list[str]:
 
 
 def test_what_the_image_is_built_from_is_there_and_let_in() -> None:
-    copied = [
-        [word for word in copy.split()[:-1] if not word.startswith("--")]
-        for copy in _instructions("COPY")
-        if "--from" not in copy
-    ]
-    sources = {source for some in copied for source in some}
+    copied = [copy.split()[:-1] for copy in _instructions("COPY") if "--from" not in copy]
+    sources = {source for some in copied for source in some if not source.startswith("--")}
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert lines.index("!deploy") < lines.index("deploy/*"), "of that folder only what is named after is let in"
     assert sources | {"deploy"} == {line[1:] for line in lines if line.startswith("!")}
     assert [source for source in sources if not (ROOT / source).exists()] == []
-
-
-def test_the_image_begins_with_scripts_that_may_be_run() -> None:
-    (entry,) = _instructions("ENTRYPOINT")
-    (health,) = (check.partition("CMD ")[2] for check in _instructions("HEALTHCHECK"))
-    for words in (entry, health):
-        (script,) = json.loads(words)
-        assert os.access(ROOT / "deploy" / script, os.X_OK)
-        subprocess.run(["sh", "-n", str(ROOT / "deploy" / script)], check=True)
 
 
 def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
@@ -234,7 +208,10 @@ def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_
     assert Path(run.stdout.strip()).is_relative_to(tmp_path)
 
 
-def test_the_image_runs_as_nobody_in_particular_and_keeps_its_books_in_a_volume() -> None:
+def test_the_image_runs_its_scripts_as_a_user_without_rights_and_keeps_its_state_in_a_volume() -> None:
     assert _instructions("USER") == ["eventsync"]
     assert _instructions("VOLUME") == ["/srv/eventsync/.eventsync"]
-    assert not [run for run in _instructions("ENV") if re.search("KEY|TOKEN|PASSWORD", run)]
+    (health,) = (check.partition("CMD ")[2] for check in _instructions("HEALTHCHECK"))
+    scripts = [DEPLOY / name for words in (*_instructions("ENTRYPOINT"), health) for name in json.loads(words)]
+    assert [os.access(script, os.X_OK) for script in scripts] == [True, True]
+    assert not [run for run in _instructions("ENV") if A_SECRET.search(run)]

@@ -5,21 +5,15 @@ Each test has a feed of its own, so that none sees what another has done.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-import psutil
-from integration.waiting import until
-from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start
+from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, eventsync_ui, line
 
 from pipelines.before_serving import DAGSTER_YAML
-from pipelines.cli.servers import READY_S
-from sandbox.server import running
-from sandbox.switches import parse_switches
 
 KEY = "sk-live-7Qx9Kv3Rw8Zt5Lm2Hd6"
 STEADY, BRAKED, LAUNCHED, DATED, BROKEN = "town-hall", "book-fair", "night-walks", "old-posters", "lost-walks"
@@ -61,11 +55,10 @@ def staged(folder: Path) -> Iterator[Stage]:
     home = folder / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
-    with running(None, parse_switches([]), KEY) as service, dg.DagsterInstance.from_config(str(home)) as instance:
-        desk = Desk(folder, service, instance, KEY)
+    with dg.DagsterInstance.from_config(str(home)) as instance, desk_in(folder, instance, KEY) as desk:
         write_feeds(desk)
         braked_run = play(desk)
-        with eventsync_ui(desk) as url:
+        with eventsync_ui(desk.environ, home, folder) as (_, url):
             yield Stage(url, desk, braked_run)
 
 
@@ -97,25 +90,3 @@ def play(desk: Desk) -> str:
         result = desk.run(feed=BRAKED)
         assert result.success is (bad == 0)
     return result.run_id
-
-
-@contextmanager
-def eventsync_ui(desk: Desk) -> Iterator[str]:
-    """`eventsync ui` at a desk, from when its pages can be opened.
-
-    It is not left to end in good order, which takes seconds; that it does so is shown elsewhere.
-    """
-    port = free_port()
-    process = start(("ui", "--port", str(port)), desk.environ, desk.folder)
-    note = desk.folder / "dagster" / "eventsync-ui.json"
-    try:
-        until(lambda: note.exists() or process.poll() is not None, within_s=2 * READY_S, what="the Dagster UI")
-        assert process.poll() is None, ended(process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.poll() is None:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)

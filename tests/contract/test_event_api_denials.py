@@ -10,19 +10,17 @@ from pathlib import Path
 import httpx
 import pytest
 from unit.connectors_api.wired import Handler, Service, ask, created, deliver, intent, told
-from unit.state.world import World, answer, row
+from unit.state.world import World, row
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
-from mappings.delivery import Denial, Postponed, Receipt
-from mappings.errors import SyncError, TransientError
+from mappings.delivery import Postponed, Receipt
+from mappings.errors import SyncError
 from mappings.outcome import MappedRow
-from mappings.row_key import RowKey
 from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
-from state.ledger.choices import Change, Instruction, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.decisions import Decisions, Retried
-from state.ledger.outbox import Settled
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = [*(denial[:2] for denial in DENIALS.values()), (403, "forbidden"), (404, "not_found")]
@@ -128,21 +126,6 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     assert world.known("0").decision is Decision.RETRIED
 
 
-def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_key(world: World) -> None:
-    world.stage([row("asked"), row("behind"), row("waiting")])
-    outbox = world.outbox()
-    first, second = outbox.settle_and_claim([], 2)
-    barred = Postponed(answer(403, "req-1"), TransientError("the scope is missing"))
-    told_only = Postponed(barred.answer, barred.cause, attempts=0)
-    outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
-    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
-    outcomes = {key: decisions.resolve([RowKey(key)], Instruction(Option.RESEND))[0] for key in ("asked", "behind", "waiting")}
-    changed = [key for key, resolved in outcomes.items() if isinstance(resolved.outcome, Change)]
-    assert changed == ["asked"]
-    handed_out = {one.row_key: one.denial for one in world.outbox().settle_and_claim([], 3)}
-    assert handed_out == {"asked": Denial("req-1", is_resent=True), "behind": None, "waiting": None}
-
-
 @pytest.mark.parametrize(("status", "code"), LOCKED)
 def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_missing(
     world: World, tmp_path: Path, status: int, code: str
@@ -163,15 +146,6 @@ def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_miss
     young.engine.dispose()
 
 
-def test_a_denied_row_that_was_cut_off_later_keeps_its_key_until_the_very_denial_is_told_again(world: World) -> None:
-    world.stage([row("a")])
-    world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
-    (again,) = world.outbox().settle_and_claim([], 1)
-    assert (again.denial, again.is_unanswered) == (Denial("req-1"), True)
-
-
 def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_says_so(world: World) -> None:
     service = Storing(500, "internal_error")
     world.stage([row("a")])
@@ -182,15 +156,6 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
         assert entry.answer is not None
         assert STORED_FAILURE in entry.answer.message
     assert len(set(service.asked)) == 1
-
-
-def test_a_bare_409_for_a_row_whose_channel_was_denied_is_a_conflict_too(world: World) -> None:
-    service = Service([told(403, "forbidden"), told(409, "conflict")])
-    world.stage([row("a")])
-    assert _drained(world, service) is None
-    assert world.states() == {"a": "blocked"}
-    assert _drained(world, service) is None
-    assert (world.states(), world.known("a").revision) == ({"a": "conflict"}, 0)
 
 
 BARRED, FREE = 8, 7

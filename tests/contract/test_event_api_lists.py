@@ -27,34 +27,47 @@ from connectors.event_api.lists import Classifications, EventList, ListedEvent
 from mappings.delivery import Receipt
 
 CHANNELS, CLASSIFICATIONS = methodcaller("channels"), methodcaller("classifications")
+FULL = ("totalPages", "hasNextPage", "hasPrevPage")
+"""What a minimal envelope lacks."""
 
 
-def channels(number: int) -> list[dict[str, Any]]:
-    return [{"id": one, "name": f"Channel {one}", "slug": f"channel-{one}", "followers": 3} for one in range(1, number + 1)]
+@dataclass
+class Listing:
+    """A service that lists documents, oldest first by default; `between` happens before each page but the first."""
+
+    ids: list[int]
+    most: int = 100
+    is_newest_first: bool = False
+    between: Callable[[Listing], None] = lambda _listing: None
+    left_out: tuple[str, ...] = FULL
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.asked:
+            self.between(self)
+        number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), self.most)
+        self.asked.append((number, limit))
+        ordered, pages = sorted(self.ids, reverse=self.is_newest_first), -(-len(self.ids) // limit)
+        docs = [document(one) for one in ordered[(number - 1) * limit : number * limit]]
+        envelope = {"docs": docs, "page": number, "limit": limit, "totalDocs": len(ordered), "totalPages": pages}
+        envelope |= {"hasNextPage": number < pages, "hasPrevPage": number > 1}
+        return httpx.Response(200, json={name: value for name, value in envelope.items() if name not in self.left_out})
 
 
-def paged(documents: list[dict[str, Any]], *, most: int = 100, is_minimal: bool = False) -> Handler:
-    async def answer(request: httpx.Request) -> httpx.Response:
-        number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), most)
-        docs = documents[(number - 1) * limit : number * limit]
-        envelope = {"docs": docs, "page": number, "limit": limit, "totalDocs": len(documents)}
-        pages = -(-len(documents) // limit)
-        full = {"totalPages": pages, "hasNextPage": number < pages, "hasPrevPage": number > 1}
-        return httpx.Response(200, json=envelope if is_minimal else envelope | full)
-
-    return answer
+def document(number: int) -> dict[str, Any]:
+    return {"id": number, "name": f"Channel {number}", "slug": f"channel-{number}", "followers": 3}
 
 
 @pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 250])
 @pytest.mark.parametrize("most", [100, 30])
-@pytest.mark.parametrize("is_minimal", [False, True])
-def test_all_channels_are_found_however_they_are_paged(number: int, most: int, is_minimal: bool) -> None:  # a parameter
-    found = ask(paged(channels(number), most=most, is_minimal=is_minimal), CHANNELS)
+@pytest.mark.parametrize("left_out", [(), FULL])
+def test_all_channels_are_found_however_they_are_paged(number: int, most: int, left_out: tuple[str, ...]) -> None:
+    found = ask(Listing(list(range(1, number + 1)), most, left_out=left_out), CHANNELS)
     assert found == {f"channel-{one}": one for one in range(1, number + 1)}
 
 
 def test_a_list_that_repeats_itself_is_refused_rather_than_believed() -> None:
-    same = httpx.Response(200, json={"docs": channels(3), "page": 1, "limit": 3, "hasNextPage": True})
+    same = httpx.Response(200, json={"docs": [*map(document, (1, 2, 3))], "page": 1, "limit": 3, "hasNextPage": True})
     service = Service([same])
     with pytest.raises(NotTheServiceError, match="does not end"):
         ask(service, CHANNELS)
@@ -93,7 +106,7 @@ def test_each_trouble_has_its_error_and_a_hint(says: Scripted, error: type[Excep
 
 
 def test_a_passing_trouble_is_waited_out() -> None:
-    listed = httpx.Response(200, json={"docs": channels(1), "hasNextPage": False})
+    listed = httpx.Response(200, json={"docs": [document(1)], "hasNextPage": False})
     limited = told(429, "rate_limited", headers={"retry-after": "9"})
     assert ask(Service([page(502), httpx.ReadTimeout("x"), page(200), limited, listed]), CHANNELS) == {"channel-1": 1}
 
@@ -133,42 +146,13 @@ def test_a_key_that_is_refused_for_classifications_is_told() -> None:
         ask(Service([told(401, "invalid_api_key")]), CLASSIFICATIONS)
 
 
-@dataclass
-class Listing:
-    """A service that lists events, oldest first unless told otherwise; `between` happens before each page but the first."""
+def read(service: Handler) -> tuple[list[ListedEvent], list[int], EventList]:
+    """Return the events, their ids, and what the list knows of itself."""
 
-    ids: list[int]
-    most: int = 100
-    is_newest_first: bool = False
-    between: Callable[[Listing], None] = lambda _listing: None
-    left_out: tuple[str, ...] = ()
-    asked: list[tuple[int, int]] = field(default_factory=list)
-
-    async def __call__(self, request: httpx.Request) -> httpx.Response:
-        if self.asked:
-            self.between(self)
-        number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), self.most)
-        self.asked.append((number, limit))
-        ordered = sorted(self.ids, reverse=self.is_newest_first)
-        docs = [{"id": one, "title": f"Event {one}"} for one in ordered[(number - 1) * limit : number * limit]]
-        envelope = {"docs": docs, "page": number, "limit": limit, "totalDocs": len(ordered)}
-        return httpx.Response(200, json={name: value for name, value in envelope.items() if name not in self.left_out})
-
-
-@dataclass(frozen=True)
-class Reading:
-    events: list[ListedEvent]
-    list: EventList
-
-    @property
-    def ids(self) -> list[int]:
-        return [one.event_id for one in self.events]
-
-
-def read(service: Handler) -> Reading:
-    async def reading(api: EventApi) -> Reading:
+    async def reading(api: EventApi) -> tuple[list[ListedEvent], list[int], EventList]:
         listed = api.events()
-        return Reading([one async for some in listed.pages() for one in some], listed)
+        events = [one async for some in listed.pages() for one in some]
+        return events, [one.event_id for one in events], listed
 
     return ask(service, reading)
 
@@ -180,10 +164,10 @@ def read(service: Handler) -> Reading:
     [(100, ()), (30, ()), (30, ("totalDocs",)), (30, ("page",)), (100, ("limit", "totalDocs"))],
 )
 def test_every_event_is_read_once(number: int, most: int, left_out: tuple[str, ...], is_newest_first: bool) -> None:
-    service = Listing(list(range(1, number + 1)), most, is_newest_first, left_out=left_out)
-    found = read(service)
-    assert sorted(found.ids) == service.ids
-    assert (found.list.read, found.list.is_whole) == (number, True)
+    service = Listing(list(range(1, number + 1)), most, is_newest_first, left_out=(*FULL, *left_out))
+    _, ids, listed = read(service)
+    assert sorted(ids) == service.ids
+    assert (listed.read, listed.is_whole) == (number, True)
     assert len(service.asked) <= number // most + 2
 
 
@@ -218,12 +202,12 @@ def test_a_list_that_changes_while_it_is_read_hides_nothing_and_is_read_again_or
     between: Callable[[Listing], None], times: int, *, is_newest_first: bool, is_whole: bool
 ) -> None:
     service = Listing(list(range(1, 351)), 100, is_newest_first, between)
-    found = read(service)
-    assert len(found.ids) == len(set(found.ids))
-    assert found.list.is_whole is is_whole
+    _, ids, listed = read(service)
+    assert len(ids) == len(set(ids))
+    assert listed.is_whole is is_whole
     assert [number for number, _ in service.asked].count(1) == times
-    assert set(range(1, 351)) & set(service.ids) <= set(found.ids)
-    assert between is not _grow_once or sorted(found.ids) == service.ids
+    assert set(range(1, 351)) & set(service.ids) <= set(ids)
+    assert between is not _grow_once or sorted(ids) == service.ids
 
 
 @settings(max_examples=60, deadline=None)
@@ -247,27 +231,27 @@ def test_whatever_happens_meanwhile_a_list_called_whole_has_every_event_that_was
             del listing.ids[:-by]
 
     service = Listing(list(range(1, number + 1)), most, newest, change)
-    found = read(service)
-    assert len(found.ids) == len(set(found.ids))
-    if found.list.is_whole:
-        assert set(service.ids) & set(range(1, number + 1)) <= set(found.ids)
+    _, ids, listed = read(service)
+    assert len(ids) == len(set(ids))
+    if listed.is_whole:
+        assert set(service.ids) & set(range(1, number + 1)) <= set(ids)
 
 
 def test_a_service_that_does_not_turn_pages_is_not_asked_for_ever() -> None:
     same = httpx.Response(200, json={"docs": [{"id": 1}, {"id": 2}], "page": 1, "limit": 2, "totalDocs": 9})
     service = Service([same])
-    found = read(service)
-    assert (found.ids, found.list.is_whole) == ([1, 2], False)
+    _, ids, listed = read(service)
+    assert (ids, listed.is_whole) == ([1, 2], False)
     assert len(service.requests) < 10
 
 
 def test_items_are_taken_as_they_come_and_those_without_an_id_are_counted() -> None:
     docs: list[Any] = [{"id": 1, "startAt": "x", "nested": {"a": [1]}}, {"id": "17"}, {"title": "no id"}]
     docs += [{"id": strange} for strange in (True, None, 1 << 63, -4)]
-    found = read(Service([httpx.Response(200, json={"docs": docs, "page": 1, "limit": 100, "totalDocs": 7})]))
-    assert found.ids == [1, 17]
-    assert found.events[0].fields == docs[0]
-    assert found.list.without_id == 5
+    events, ids, listed = read(Service([httpx.Response(200, json={"docs": docs, "page": 1, "limit": 100, "totalDocs": 7})]))
+    assert ids == [1, 17]
+    assert events[0].fields == docs[0]
+    assert listed.without_id == 5
 
 
 @pytest.mark.parametrize(

@@ -382,7 +382,7 @@ def test_a_repeated_upload_is_the_same_request() -> None:
 
 
 UPLOAD_PROBLEMS = {
-    "refused in both encodings": (told(400, "invalid_request", field="file", issue="too small"), "too small", None),
+    "refused in all encodings": (told(400, "invalid_request", field="file", issue="too small"), "too small", None),
     "a rejected key": (told(401, "invalid_api_key"), "refused the API key", KeyRefusedError),
     "a used key": (told(409, "conflict"), "uploaded before", None),
     "a dead service": (page(503), "could not be uploaded", SyncError),
@@ -439,12 +439,6 @@ def test_uploads_side_by_side_all_find_the_encoding_that_the_service_takes(takes
     assert ids == [9] * 5
     sent = {(request.headers["idempotency-key"], request.content) for request in requests}
     assert len(sent) == len({key for key, _ in sent}), "one key never carries two bodies"
-
-
-def test_an_image_that_no_encoding_carries_is_reported_in_the_first_words_of_the_service() -> None:
-    (problem,), requests = _uploads(lambda _: False, images=1)
-    assert "file: missing" in problem_of(problem).reason
-    assert len(requests) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The sandbox as a process of its own, and its door for tests. What it is and what it can is told in docs/sandbox.md."""
+"""The sandbox's door for tests, and the sandbox as a process of its own."""
 
 from __future__ import annotations
 
@@ -17,34 +17,10 @@ import httpx
 SECRET = "sk-itest-7hQ2mX9vLr4Tz8Kd-0042"
 
 
-@dataclass
-class Service:
-    """A running sandbox. `stop` and `start` keep its address, and with a `state` folder its memory."""
+class Door:
+    """What a sandbox says of itself and has done, and its switches."""
 
-    state: Path | None = None
-    switches: dict[str, str | int] = field(default_factory=dict)
-    key: str = SECRET
-    port: int = 0
-    base_url: str = ""
-    process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        words = [sys.executable, "-m", "sandbox", "--port", str(self.port), "--key", self.key]
-        words += ["--state", str(self.state)] if self.state else []
-        words += [word for name, value in self.switches.items() for word in ("--set", f"{name}={value}")]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.base_url = json.loads(self.process.stdout.readline())["base_url"]
-        self.port = int(self.base_url.rpartition(":")[2])
-
-    def stop(self, *, is_sudden: bool = False) -> None:
-        if self.process is None:
-            return
-        self.process.kill() if is_sudden else self.process.terminate()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.process = None
+    base_url: str
 
     def look(self, path: str = "", **query: str | int) -> Any:
         return self._asked("GET", path, params=query)
@@ -89,6 +65,36 @@ class Service:
 
     def last_number(self) -> int:
         return max((one["number"] for one in self.requests("all")), default=0)
+
+
+@dataclass
+class Service(Door):
+    """A running sandbox. `stop` and `start` keep its address, and with a `state` folder its memory."""
+
+    state: Path | None = None
+    switches: dict[str, str | int] = field(default_factory=dict)
+    key: str = SECRET
+    port: int = 0
+    base_url: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "sandbox", "--port", str(self.port), "--key", self.key]
+        words += ["--state", str(self.state)] if self.state else []
+        words += [word for name, value in self.switches.items() for word in ("--set", f"{name}={value}")]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.base_url = json.loads(self.process.stdout.readline())["base_url"]
+        self.port = int(self.base_url.rpartition(":")[2])
+
+    def stop(self, *, is_sudden: bool = False) -> None:
+        if self.process is None:
+            return
+        self.process.kill() if is_sudden else self.process.terminate()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
 
 
 @contextmanager

@@ -172,27 +172,6 @@ def test_a_brake_stops_a_backfill_and_a_person_lets_it_pass(desk: Desk, service:
     assert len(service.events()) == 8
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ((), "no window was named"),
-        (("--from", "yesterday"), "--from yesterday is no day"),
-        (("--from", "2031-02-02", "--to", "2031-02-01"), "begins on 2031-02-02 and ends before"),
-        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "tide"), "cursor"),
-        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "file"), "cannot be read by file"),
-        (("--from", "2031-02-01", "--to", "2031-02-02", "--by", "cursor"), "name the column that does"),
-        (("--from", "2031-02-01", "--to", "2031-02-02", "--slice", "fortnight"), "--slice fortnight is no length"),
-        (("--list", "--cancel"), "exclude each other"),
-        (("--resume", "--slice", "day"), "without --from means nothing"),
-    ],
-)
-def test_words_that_mean_no_window_are_told_with_what_would_help(desk: Desk, words: tuple[str, ...], told: str) -> None:
-    desk.source(lines(2))
-    said = backfill(desk, *words)
-    said.assert_told(2, told)
-    assert said.document["error"]["hint"]
-
-
 def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays_where_it_is(
     desk: Desk, service: Service, tmp_path: Path
 ) -> None:

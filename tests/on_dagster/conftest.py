@@ -7,11 +7,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from on_dagster.desk import SECRET, Desk, line
+from on_dagster.desk import Desk, desk_in, line
 
 from pipelines.before_serving import DAGSTER_YAML
-from sandbox.server import running
-from sandbox.switches import parse_switches
 
 
 @pytest.fixture
@@ -32,8 +30,7 @@ def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Desk]:
-    with running(None, parse_switches([]), SECRET) as service:
-        made = Desk(tmp_path, service, instance)
+    with desk_in(tmp_path, instance) as made:
         made.mapping()
         made.source(line(number) for number in range(10))
         yield made

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import httpx
+import psutil
 from integration import waiting
+from integration.service import Door
 
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
@@ -22,7 +25,8 @@ from pipelines.orchestration.webserver import launch_config, wanted_assets
 from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
-from sandbox.server import Announcement
+from sandbox.server import running
+from sandbox.switches import Switches
 from state.queries import LedgerQueries, RunRecord
 
 until = partial(waiting.until, within_s=90.0)
@@ -62,11 +66,11 @@ def line(number: int, *, day: str = "2031-05-01") -> str:
 
 
 @dataclass
-class Desk:
+class Desk(Door):
     """One folder with one feed at first, the service it is sent to, the instance that remembers its runs."""
 
     folder: Path
-    service: Announcement
+    base_url: str
     instance: dg.DagsterInstance
     api_key: str = SECRET
 
@@ -77,7 +81,7 @@ class Desk:
     @property
     def environ(self) -> Mapping[str, str]:
         return {
-            "EVENT_API_BASE_URL": self.service.base_url,
+            "EVENT_API_BASE_URL": self.base_url,
             "EVENT_API_KEY": self.api_key,
             "EVENTSYNC_FEEDS": "feeds",
             "EVENTSYNC_STATE_URL": "sqlite:///state/state.db",
@@ -124,28 +128,38 @@ class Desk:
         assert record is not None
         return record
 
-    def look(self, path: str) -> Any:
-        with httpx.Client(base_url=self.service.base_url, trust_env=False, verify=False, timeout=60) as http:
-            return http.get(f"/_sandbox{path}").json()
-
-    def switch(self, **switches: str | int) -> None:
-        with httpx.Client(base_url=self.service.base_url, trust_env=False, verify=False, timeout=60) as http:
-            http.post("/_sandbox/switches", json=switches).raise_for_status()
-
-    def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.look("/events")["events"]
-        return found
-
-    def titles(self) -> list[str]:
-        return sorted(event["title"] for event in self.events())
-
     def posts(self) -> int:
         """So many events were asked to be made."""
-        return len(self.look("/requests?route=events")["requests"])
+        return len(self.requests())
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start `eventsync` as a process of its own, here."""
         return start(words, self.environ, self.folder)
+
+
+@contextmanager
+def desk_in(folder: Path, instance: dg.DagsterInstance, api_key: str = SECRET) -> Iterator[Desk]:
+    """A desk with a sandbox of its own, and no feed yet."""
+    with running(None, Switches(), api_key) as service:
+        yield Desk(folder, service.base_url, instance, api_key)
+
+
+@contextmanager
+def eventsync_ui(environ: Mapping[str, str], home: Path, cwd: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`eventsync ui` from when its pages can be opened, and their address; in the end what is left of it is killed."""
+    port = free_port()
+    process, note = start(("ui", "--port", str(port), *words), environ, cwd), home / "eventsync-ui.json"
+    try:
+        until(lambda: note.exists() or process.poll() is not None, within_s=180, what="the Dagster UI")
+        assert process.poll() is None, ended(process)
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 def shell_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -195,6 +209,4 @@ def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
 
 
 def schedules_of_feeds(definitions: dg.Definitions) -> list[str]:
-    """The schedules that run feeds, by name."""
-    found = (schedule.name for schedule in definitions.get_repository_def().schedule_defs)
-    return sorted(name for name in found if name.startswith("sync_"))
+    return sorted(one.name for one in definitions.get_repository_def().schedule_defs if one.name.startswith("sync_"))

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
-from on_dagster.desk import Desk, ended, free_port, line, shell_environ, start, until
+from on_dagster.desk import Desk, ended, eventsync_ui, line, shell_environ, start, until
 from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver
@@ -29,7 +29,6 @@ from pipelines.settings import PACKAGED_FEEDS
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
-READY_S = 180.0
 RUNS = "{ runsOrError { ... on Runs { results { runId jobName status tags { key value } } } } }"
 
 
@@ -51,41 +50,22 @@ class Ui:
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def interrupt(self) -> int:
-        """Ctrl-C; return the exit code."""
-        self.process.send_signal(signal.SIGINT)
-        return ended(self.process)[0]
-
 
 @contextmanager
 def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path) -> Iterator[Ui]:
-    """`eventsync ui` until it answers. When the block ends, Ctrl-C must stop every process that it started."""
-    port = free_port()
-    process = start(("ui", "--port", str(port), *words), environ, cwd)
-    running = Ui(process, home, f"http://127.0.0.1:{port}")
-    note = home / "eventsync-ui.json"
-    family: list[psutil.Process] = []
-    try:
-        until(lambda: note.exists() or process.poll() is not None, within_s=READY_S, what="the Dagster UI")
-        assert process.poll() is None, ended(process)
+    """`eventsync ui` with all its children. When the block ends, Ctrl-C must stop every process that it started."""
+    with eventsync_ui(environ, home, cwd, *words) as (process, url):
+        running = Ui(process, home, url)
         until(lambda: len(running.children()) >= 4, what="webserver, daemon and their code server")
         yield running
         family = running.children()
-        _assert_ctrl_c_stops_them_all(running, family)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
-        for left in family:
-            if left.is_running():
-                left.kill()
-
-
-def _assert_ctrl_c_stops_them_all(running: Ui, family: list[psutil.Process]) -> None:
-    assert running.interrupt() == 0
-    psutil.wait_procs(family, timeout=20)
-    assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    assert not (running.home / "eventsync-ui.json").exists()
+        process.send_signal(signal.SIGINT)
+        assert ended(process)[0] == 0
+        left = [one for one in psutil.wait_procs(family, timeout=20)[1] if one.status() != psutil.STATUS_ZOMBIE]
+        for one in left:
+            one.kill()
+        assert not left
+        assert not (home / "eventsync-ui.json").exists()
 
 
 @pytest.fixture(scope="module")

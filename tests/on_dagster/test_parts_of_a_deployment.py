@@ -22,11 +22,8 @@ import dagster as dg
 import httpx
 import pytest
 import yaml
-from on_dagster.desk import FEED, SECRET, Desk, ended, free_port, line, shell_environ, until
+from on_dagster.desk import FEED, SECRET, Desk, desk_in, ended, free_port, line, shell_environ, until
 from postgres import Postgres
-
-from sandbox.server import running
-from sandbox.switches import parse_switches
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -99,8 +96,7 @@ def deployment(tmp_path: Path, wheel: Path, postgres: Postgres) -> Iterator[Depl
     (home / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text("utf-8"), "utf-8")
     (home / "workspace.yaml").write_text((DEPLOY / "workspace.yaml").read_text("utf-8").replace("4266", str(code_port)), "utf-8")
     (tmp_path / "password").write_text("kept by a file\n", "utf-8")
-    with dg.DagsterInstance.ephemeral() as instance, running(None, parse_switches([]), SECRET) as service:
-        desk = Desk(tmp_path, service, instance)
+    with dg.DagsterInstance.ephemeral() as instance, desk_in(tmp_path, instance) as desk:
         environ = {
             **desk.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

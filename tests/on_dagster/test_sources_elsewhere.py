@@ -8,10 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from lookalikes.demo import FEEDS, Places, running_places
-from on_dagster.desk import SECRET, Desk, checks_of, materialized, metadata_of
-
-from sandbox.server import running
-from sandbox.switches import parse_switches
+from on_dagster.desk import Desk, checks_of, desk_in, materialized, metadata_of
 
 SHEET, ORG = "demo-sheet", "demo-salesforce"
 
@@ -28,8 +25,8 @@ class DeskElsewhere(Desk):
 
 @pytest.fixture
 def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[DeskElsewhere]:
-    with running(None, parse_switches([]), SECRET) as service, running_places(tmp_path / "access") as places:
-        made = DeskElsewhere(tmp_path, service, instance)
+    with desk_in(tmp_path, instance) as plain, running_places(tmp_path / "access") as places:
+        made = DeskElsewhere(tmp_path, plain.base_url, instance)
         made.places = places
         yield made
 

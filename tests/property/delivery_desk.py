@@ -1,31 +1,27 @@
-"""One feed and its worker on virtual time: the real stage and publish over a real state DB, killed where a test says.
-
-The service is a model (`model_service`); what must hold is `test_delivery_machine`'s.
-"""
+"""One feed, its worker and the person beside it on virtual time: the real stage and publish over a real state DB."""
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from datetime import datetime, timedelta
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
+from file_desks import COLUMNS, Feed
 from property.model_service import Death, KilledError, ModelService
-from pydantic import SecretStr
-from sqlalchemy import Engine, delete, event
-from unit.connectors_api.wired import SECRET
+from sqlalchemy import delete, event
+from unit.connectors_api.wired import api_over
+from unit.state import world
 from virtual_time import at_once
 
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.transport import Passage, open_http
-from connectors.rate_limit import RateLimiter
-from connectors.retry import RetryPolicy, Timing
+from connectors.event_api.transport import Passage
+from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
@@ -33,17 +29,16 @@ from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import load_feed
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.database import writing
-from state.enums import ProblemKind
-from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError
-from state.ledger.decisions import Decisions, propose
-from state.ledger.lease import Lease, LeaseClock
+from state.enums import EntryState, ProblemKind
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
+from state.ledger.decisions import Decisions, EventTakenError, propose
+from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import open_outbox
 from state.ledger.standing import FeedScope, RowRecord
@@ -51,49 +46,18 @@ from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter, RunRecord
 from state.tables import METADATA
 
-DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
 KEY_MEMORY_S = 86_400.0
 IN_FLIGHT = 3
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-MAPPING = """\
-feed: agenda
-source: {kind: csv, path: agenda.csv}
-key: [ID]
-event:
-  channelId: 7
-  title: {from: TITLE}
-  startAt: {at: {day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]}, clock: {from: HOUR, do: [{time: ["%H:%M"]}]}, zone: Europe/Warsaw}}
-  timezone: Europe/Warsaw
-  status: published
-  classifications: [music]
-  approxLocation: {city: {placeId: krk}}
-publish:
-  key_memory: 24h
-  brakes: {rejected: off, shrink: off, new: off}
-"""
+SCOPE = FeedScope(world.DESTINATION, world.FEED)
 T = TypeVar("T")
-COLUMNS = ("ID", "TITLE", "DAY", "HOUR")
 
 
-@dataclass
-class Clock:
+class Clock(world.Clock):
     """The time of day: turned by hand, and going on with the loop's while one runs."""
-
-    instant: datetime = START
 
     def __call__(self) -> datetime:
         return self.instant + timedelta(seconds=_loop_s())
-
-    def turn(self, **by: float) -> None:
-        self.instant += timedelta(**by)
-
-    def seconds(self) -> float:
-        return self().timestamp()
-
-    @property
-    def lease_clock(self) -> LeaseClock:
-        return LeaseClock(self, is_servers=False)
 
 
 def _loop_s() -> float:
@@ -112,9 +76,7 @@ class Sheet:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         rows = (
-            SourceRow(
-                RowLocation(f"agenda.csv:{number}", number), dict(zip(COLUMNS, (key, title, "2031-05-06", "19:30"), strict=True))
-            )
+            SourceRow(RowLocation(f"rows.csv:{number}", number), dict.fromkeys(COLUMNS, "") | {"REF": key, "TITLE": title})
             for number, (key, title) in enumerate(self.titles.items(), 2)
         )
         yield Reading(COLUMNS, rows)
@@ -141,6 +103,18 @@ class Books:
             for table in reversed(METADATA.sorted_tables):
                 connection.execute(delete(table))
 
+    @contextmanager
+    def mortal(self, death: Death) -> Iterator[None]:
+        """Let the worker die where a transaction begins, or just before it is durable."""
+        points = {name: lambda _connection, name=name: death.at(name) for name in ("begin", "commit")}
+        for name, die in points.items():
+            event.listen(self.engine, name, die)
+        try:
+            yield
+        finally:
+            for name, die in points.items():
+                event.remove(self.engine, name, die)
+
 
 class Worker:
     """Runs of one feed, one after another, each a process of its own as far as memory goes."""
@@ -150,18 +124,14 @@ class Worker:
         self.service = service
         self.sheet = Sheet()
         self.runs = 0
-        self._state_db = state_db
-        self._engine = state_db.engine
+        self.state_db = state_db
+        self.queries = LedgerQueries(state_db.engine)
         state_db.empty()
-
-    def lose_the_books(self) -> None:
-        """The state DB is gone, with all that it knew."""
-        self._state_db.empty()
 
     def run(self, death: Death, options: RunOptions) -> bool:
         """Stage and publish as the options say; return False if the run was killed."""
         self.service.death = death
-        with _mortal(self._engine, death):
+        with self.state_db.mortal(death):
             try:
                 self._run(options)
             except KilledError:
@@ -171,10 +141,10 @@ class Worker:
                 self.service.death = Death()
         return True
 
-    def decide(self, by: str, choose: Callable[[Decisions], T], death: Death | None = None) -> T | None:
+    def decide(self, by: str, choose: Callable[[Decisions], T], death: Death) -> T | None:
         """Let a person decide, under the feed's lease as the commands do; None if the command was killed."""
-        ledger = self.ledger()
-        with _mortal(self._engine, death or Death()):
+        ledger = self._ledger()
+        with self.state_db.mortal(death):
             try:
                 with ledger.acquire_lease(by) as lease:
                     return choose(Decisions(ledger.fence("", lease.token), by))
@@ -184,51 +154,42 @@ class Worker:
 
     def propose(self, row_key: str, choice: Instruction) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
-        (outcome,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice).values()
+        (outcome,) = propose(self.state_db.engine, SCOPE, [RowKey(row_key)], choice).values()
         return None if isinstance(outcome, NotPossibleError) else outcome
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""
-        return {row.row_key: row for row in self.books().every_row(FeedScope(DESTINATION, _mapping().feed), RowFilter())}
+        return {row.row_key: row for row in self.queries.every_row(SCOPE, RowFilter())}
 
     def past_runs(self) -> tuple[RunRecord, ...]:
-        return self.books().runs(limit=1_000)
+        return self.queries.runs(limit=1_000)
 
     def held(self) -> set[str]:
         """The rows that are listed as likely copies of others, as of the last read."""
-        book = FeedScope(DESTINATION, _mapping().feed)
-        return {problem.row_key for problem in self.books().every_problem(book, ProblemKind.HELD)}
+        return {problem.row_key for problem in self.queries.every_problem(SCOPE, ProblemKind.HELD)}
 
-    def books(self) -> LedgerQueries:
-        return LedgerQueries(self._engine)
-
-    def ledger(self) -> Ledger:
-        mapping = _mapping()
-        return Ledger(
-            self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, lease_clock=self.clock.lease_clock
-        )
+    def _ledger(self) -> Ledger:
+        clocks = {"now": self.clock, "lease_clock": self.clock.lease_clock}
+        return Ledger(self.state_db.engine, SCOPE.destination, SCOPE.feed, namespace=NAMESPACE, **clocks)
 
     def _run(self, options: RunOptions) -> None:
         self.runs += 1
-        run_id, ledger = f"run-{self.runs}", self.ledger()
+        run_id, ledger = f"run-{self.runs}", self._ledger()
+        finish = partial(ledger.finish_run, run_id)
         with ledger.acquire_lease("a test") as lease:
             ledger.begin_run(run_id, launched_by="a test")
             try:
                 if not options.publish_only:
-                    stage(self._stage_job(run_id, ledger, lease, options))
+                    read = (_mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None, ReadPlan(world.START))
+                    stage(StageJob(run_id, lease.token, *read))
                 if not options.stage_only and ledger.gate().is_open:
                     self._publish(run_id, ledger, lease, options)
                 else:
-                    ledger.finish_run(run_id, outcome="staged", exit_code=0, message="")
+                    finish(outcome="staged", exit_code=0, message="")
             except SyncError as error:
                 outcome = outcome_of(error)
-                ledger.finish_run(run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text)
+                finish(outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text)
                 raise
-
-    def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
-        return StageJob(
-            run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None, ReadPlan(START)
-        )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         keys = [RowKey(key) for key in options.keys] or None
@@ -237,11 +198,9 @@ class Worker:
         self._publish_in_virtual_time(drain)
         account = outbox.account()
         account.check()
-        published = PublishReport(account, drain.cause, 0.0, standing=outbox.standing())
-        outcome = outcome_of_publish(published, _mapping())
-        ledger.finish_run(
-            run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text, publish_account=account
-        )
+        outcome = outcome_of_publish(PublishReport(account, drain.cause, 0.0, standing=outbox.standing()), _mapping())
+        said = {"outcome": outcome.name, "exit_code": outcome.exit_code, "message": outcome.text}
+        ledger.finish_run(run_id, **said, publish_account=account)
 
     def _publish_in_virtual_time(self, drain: Drain) -> None:
         """Drain on a loop whose time jumps, and keep the time that has passed there."""
@@ -262,42 +221,94 @@ class Worker:
 
     @asynccontextmanager
     async def _api(self, passage: Passage) -> AsyncIterator[EventApi]:
-        transport = httpx.MockTransport(self.service)
-        policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
-        async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
-            http.passage = passage
-            limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
-            yield EventApi(http, limiter=limiter, policy=policy)
-
-
-@contextmanager
-def _mortal(engine: Engine, death: Death) -> Iterator[None]:
-    """Let the worker die where a transaction begins, or just before it is durable."""
-    points = {name: (lambda _connection, name=name: death.at(name)) for name in ("begin", "commit")}
-    for name, die in points.items():
-        event.listen(engine, name, die)
-    try:
-        yield
-    finally:
-        for name, die in points.items():
-            event.remove(engine, name, die)
+        api, http = api_over(self.service, policy=RetryPolicy(key_memory_s=KEY_MEMORY_S))
+        http.passage = passage
+        async with http:
+            yield api
 
 
 @cache
 def rows_of_keys(rows: frozenset[str], revisions: int) -> Mapping[str, str]:
     """Whose row a key of the feed is, for the first revisions of these rows."""
-    feed = _mapping().feed
-    return {idempotency_key(NAMESPACE, feed, RowKey(row), revision=number): row for row in rows for number in range(revisions)}
+    return {idempotency_key(NAMESPACE, SCOPE.feed, RowKey(row), revision=each): row for row in rows for each in range(revisions)}
 
 
-@cache
 def _mapping() -> FeedMapping:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "agenda.yaml"
-        path.write_text(MAPPING, "utf-8")
-        return load_feed(path)
+    return Feed().parsed(Path())
 
 
 @cache
 def _mapper() -> RowMapper:
-    return compile_feed(_mapping(), Directory())
+    return compile_feed(_mapping(), Directory({"city": 7}))
+
+
+@dataclass
+class Person:
+    """Decides about rows of one feed, as `resolve` and `retry` do. What each decision has brought is remembered by row key."""
+
+    worker: Worker
+    next_keys: Counter[str] = field(default_factory=Counter)
+    """How often a row was let out under a further key: the service had said that its key was used, or denied access to it."""
+    forgotten: set[str] = field(default_factory=set)
+    """Rows sent again under a key that the service may have forgotten."""
+    named: dict[str, int] = field(default_factory=dict)
+    """The event that was named for a row."""
+
+    def retry(self) -> None:
+        """Let all rows that were turned away be sent again."""
+        self.worker.decide("ana@desk", lambda decisions: decisions.retry(), Death())
+
+    def decide(self, row_key: str, choice: Instruction, death: Death) -> bool:
+        """Decide about one row; return whether anything has changed. The command may be killed, at whatever instant.
+
+        What may go wrong must be said beforehand: only then is it at the person's risk.
+        """
+        before = self.worker.rows().get(row_key)
+        if before is None:
+            return False
+        told = self.worker.propose(row_key, choice)
+        try:
+            self.worker.decide("ana@desk", lambda decisions: decisions.resolve([RowKey(row_key)], choice), death)
+        except NotPossibleError:
+            assert told is None, f"{told} was promised for {before}"
+            return False
+        except EventTakenError:
+            return False
+        after = self.worker.rows()[row_key]
+        if after == before:
+            return False
+        assert isinstance(told, Change), f"{before} became {after}, and {told} was told"
+        self._remember(after, told, choice)
+        if choice.option is not Option.UNDO:  # which goes back one decision further
+            again = self.worker.propose(row_key, choice)
+            assert not isinstance(again, Change), f"{choice} said twice is done twice: {before}, {after}"
+        return True
+
+    def take_all_back(self) -> None:
+        """List again whatever was set aside."""
+        for row_key in self.worker.rows():
+            while self.worker.rows()[row_key].is_set_aside:
+                assert self.decide(row_key, Instruction(Option.UNDO), Death()), row_key
+
+    def _remember(self, after: RowRecord, change: Change, choice: Instruction) -> None:  # one arm per case
+        match choice.option:
+            case Option.RESEND if change.is_next_revision or (change.risk and after.is_denied):
+                assert change.risk
+                if after.unanswered_at is not None:
+                    self.forgotten.add(after.row_key)
+                self.next_keys[after.row_key] += 1
+            case Option.RESEND if change.risk:
+                self.forgotten.add(after.row_key)
+            case Option.EVENT_ID:
+                self.named[after.row_key] = choice.event_id
+                assert (after.state, after.event_id) == (EntryState.DELIVERED, choice.event_id)
+            case Option.IGNORE:
+                assert after.is_set_aside
+            case Option.UNDO:
+                self.named.pop(after.row_key, None)
+            case Option.RESEND | Option.RELEASE:
+                assert after.state is EntryState.PENDING
+            case Option.APPLIED:
+                assert after.drift_body is None
+            case Option.SAME_AS | Option.REMOVED:
+                raise AssertionError(f"nobody chooses {choice} here")

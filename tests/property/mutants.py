@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from datetime import date
 from functools import cache
@@ -29,7 +29,7 @@ Slot = tuple[Any, Any]
 def _atoms() -> tuple[Any, ...]:
     texts = ("seven", "", " ", "$", "$$", "$nothing", "$day", "$item", "0", "-1", "7", "1e999", "nan", "Infinity", "9" * 40)
     words = ("true", "off", "reject", "warn", "draft", "next_day", "(", "[a-", "a{9999}", "%Y", "%", "{", "\\", "\\9", "é\u0301")
-    names = (
+    names = [
         "_x",
         "a.b",
         "a..b",
@@ -43,9 +43,9 @@ def _atoms() -> tuple[Any, ...]:
         "Europe/Lisbon",
         "utf-8",
         "rot13",
-    )
+    ]
     spans = ("90d", "-90d", "999999d", "0s", "5%", "500%", "2026-02-30", "2026-02-28", "25:00", "0001-01-01T00:00:00Z", "\u0662")
-    odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ")
+    odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ", "utf-8", "rot13")
     values = (None, True, False, 0, -1, 10**30, 1.5, float("inf"), date(2026, 2, 28), [], {}, [[]], [[["x"]]], {"": ""}, [None])
     blocks = ({"use": "x"}, {"use": []}, {"from": []}, {"from": "$a"}, {"column": "A"}, [{}], {"a": {"b": {"c": 1}}}, ["x", "x"])
     return (*texts, *words, *names, *spans, *odd, *values, *blocks)
@@ -92,21 +92,30 @@ def _donors() -> dict[str, list[Any]]:
     return found
 
 
-def _replace(random: Random, tree: Any) -> None:
-    holder, key = random.choice(list(_slots(tree)))
-    holder[key] = deepcopy(random.choice(ATOMS))
+def replace(random: Random, tree: Any, atoms: Sequence[Any] = ATOMS) -> None:
+    holder, key = random.choice(list(_slots(tree)) or [({}, "")])
+    holder[key] = deepcopy(random.choice(atoms))
 
 
-def _delete(random: Random, tree: Any) -> None:
-    holder, key = random.choice(list(_slots(tree)))
-    del holder[key]
+def delete(random: Random, tree: Any) -> None:
+    if slots := list(_slots(tree)):
+        holder, key = random.choice(slots)
+        del holder[key]
 
 
-def _rename(random: Random, tree: Any) -> None:
-    holder, key = random.choice([slot for slot in _slots(tree) if isinstance(slot[0], dict)] or [(tree, next(iter(tree)))])
-    others = [str(other) for _, other in _slots(tree)]
-    name = random.choice([*others, str(key) + "s", str(key).upper(), "", "$x", "a.b", "x" * 300])
-    holder[name] = holder.pop(key)
+def double(random: Random, tree: Any) -> None:
+    """Put an entry of a list there twice."""
+    if slots := [slot for slot in _slots(tree) if isinstance(slot[0], list)]:
+        holder, at = random.choice(slots)
+        holder.insert(at, deepcopy(holder[at]))
+
+
+def rename(random: Random, tree: Any) -> None:
+    if slots := [slot for slot in _slots(tree) if isinstance(slot[0], dict)]:
+        holder, key = random.choice(slots)
+        others = [str(other) for _, other in _slots(tree)]
+        name = random.choice([*others, str(key) + "s", str(key).upper(), "", "$x", "a.b", "x" * 300])
+        holder[name] = holder.pop(key)
 
 
 def _swap(random: Random, tree: Any) -> None:
@@ -217,7 +226,7 @@ def _other_steps(random: Random, tree: Any) -> None:
 
 
 TREE: tuple[Callable[[Random, Any], None], ...] = (
-    *(_replace, _replace, _replace, _delete, _rename, _swap, _alias, _wrap, _deepen, _go_in_a_circle),
+    *(replace, replace, replace, delete, rename, _swap, _alias, _wrap, _deepen, _go_in_a_circle),
     *(_add, _add, _add, _add, _add, _say, _say, _chain),
     *(_other_steps, _other_steps),
 )

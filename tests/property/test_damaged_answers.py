@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,56 +24,36 @@ from contract.test_salesforce_recordings import repeating
 from lookalikes.salesforce_reader import event, org_of, reader_of
 from lookalikes.sheets import Google, google_on, programme
 from lookalikes.threaded import Answer, answering_by
-from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
+from property import mutants
+from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, hold, swallowed, swapped, with_nuls
 from unit.connectors_sources.reading import Waits
 
 from connectors.sources.contract import Access, GoogleAccess
 from connectors.sources.google_sheets.source import read_google_sheet
-from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet
+from connectors.sources.google_sheets.spreadsheet import GoogleCells
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import probe_salesforce, read_salesforce
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
+MOST = 2_000
+"""Requests of one reading: more mean that it does not end."""
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
+RESHAPED = (*[partial(mutants.replace, atoms=ODD)] * 2, mutants.delete, mutants.rename, mutants.double)
 
 
-def places_in(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield way
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from places_in(inner, (*way, key))
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from places_in(inner, (*way, place))
-
-
-def reshaped(content: bytes, chance: random.Random) -> bytes:
-    """Put something else in the place of a value, take it out, or put it there twice."""
-    document = json.loads(content)
+def reshaped(document: Any, chance: random.Random) -> Any:
+    """Put something else in the place of a value, take it out, name it otherwise, or put it there twice."""
+    holder = {"document": deepcopy(document)}
     for _ in range(chance.choice((1, 1, 2, 5))):
-        ways = [way for way in places_in(document) if way]
-        if not ways:
-            return json.dumps(deepcopy(chance.choice(ODD))).encode()
-        *outer, last = chance.choice(ways)
-        holder = document
-        for step in outer:
-            holder = holder[step]
-        match chance.randrange(5):
-            case 0:
-                del holder[last]
-            case 1 if isinstance(holder, list):
-                holder.insert(last, holder[last])
-            case 2 if isinstance(holder, dict):
-                holder[f"{last}x"] = holder.pop(last)
-            case _:
-                holder[last] = deepcopy(chance.choice(ODD))
-    return json.dumps(document).encode()
+        chance.choice(RESHAPED)(chance, holder)
+    return next(iter(holder.values()), None)
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
+    """Reshape a JSON document, or damage its bytes."""
     if chance.random() < 0.7:
         with suppress(ValueError):
-            return reshaped(content, chance)
+            return json.dumps(reshaped(json.loads(content), chance)).encode()
     damage = bytearray(content)
     if damage:
         chance.choice((cut, flipped, doubled, with_nuls, swapped, swallowed))(damage, chance)
@@ -86,14 +68,15 @@ class Proxy:
     seed: str = ""
     url: str = ""
     asked: int = 0
-    most: int = 2_000
-    """Requests of one reading: more mean that it does not end."""
 
-    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> Answer:
         self.asked += 1
-        if self.asked > self.most:
-            return 410, {}, b"{}"
-        own = {name: text for name, text in headers.items() if name.lower() not in {"host", "accept-encoding", "connection"}}
+        if self.asked > MOST:
+            return Answer(b"{}", 410, {})
+        method, path = request.command, request.path
+        own = {
+            name: text for name, text in request.headers.items() if name.lower() not in {"host", "accept-encoding", "connection"}
+        }
         said = httpx.request(
             method, f"{self.upstream}{path}", headers=own, content=body, trust_env=False, verify=False, timeout=30
         )
@@ -104,18 +87,13 @@ class Proxy:
         if "token" not in path and "/Soap/" not in path and chance.random() < likely:
             content = damaged(content, chance)
         kept = {name: said.headers[name] for name in said.headers if name.startswith(("sforce", "content-type"))}
-        return said.status_code, kept, content
+        return Answer(content, said.status_code, kept)
 
 
 @contextmanager
 def proxy_before(upstream: str) -> Iterator[Proxy]:
     proxy = Proxy(upstream)
-
-    def pass_on(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
-        status, headers, content = proxy.answer(request.command, request.path, dict(request.headers.items()), body)
-        return Answer(content, status, headers)
-
-    with answering_by(pass_on) as proxy.url:
+    with answering_by(proxy.answer) as proxy.url:
         yield proxy
 
 
@@ -134,9 +112,7 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
 
         def read() -> None:
             with read_google_sheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork) as reading:
-                for row in reading.rows:
-                    assert set(row.cells) == set(reading.columns)
-                reading.ending()
+                hold(reading)
 
         yield proxy, read
 
@@ -149,9 +125,7 @@ def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: s
         def read() -> None:
             asked = ColumnRequest.of(spec, columns)
             with read_salesforce(spec, asked, own, "", Waits().clockwork) as reading:
-                for row in reading.rows:
-                    assert set(row.cells) == set(reading.columns)
-                reading.ending()
+                hold(reading)
             probe_salesforce(spec, asked, own, Waits().clockwork)
 
         yield proxy, read
@@ -194,11 +168,11 @@ STANDS: Mapping[str, Callable[[Path], AbstractContextManager[tuple[Proxy, Read]]
 def test_a_damaged_answer_ends_in_rows_or_in_an_error_of_the_source(tmp_path: Path, kind: str) -> None:
     with STANDS[kind](tmp_path) as (proxy, read):
         for number in range(MUTANTS // 8):
-            proxy.seed, proxy.asked, proxy.most = f"{SEED} {kind} {number}", 0, 2_000
+            proxy.seed, proxy.asked = f"{SEED} {kind} {number}", 0
             try:
                 with suppress(*EXPECTED):
                     read()
-                assert proxy.asked < proxy.most, "it asks without end"
+                assert proxy.asked < MOST, "it asks without end"
             except Exception as error:
                 error.add_note(f"mutant {number} of {kind}, seed {SEED}")
                 raise
@@ -208,35 +182,25 @@ def test_a_damaged_answer_ends_in_rows_or_in_an_error_of_the_source(tmp_path: Pa
     "name", [name for name, told in ANSWERS.items() if any("/v4/spreadsheets/" in one["uri"] for one in told)]
 )
 def test_a_damaged_recorded_sheet_ends_in_cells_or_in_an_error_of_the_source(name: str) -> None:
+    cells = GoogleCells("en_US")
     for number in range(MUTANTS):
         chance = random.Random(f"{SEED} {name} {number}")  # no secret
         sheet, recording = replayed(name)
         found = recording._found
 
-        def mutated(url: str, *, chance: random.Random = chance, found: Any = found) -> dict[str, Any]:
+        def mutated(url: str, chance: random.Random = chance, found: Any = found) -> dict[str, Any]:
             try:
                 answer = found(url)
             except AssertionError:  # this was not recorded
                 return {"status": 404, "body": {}}
-            return {**answer, "body": json.loads(reshaped(json.dumps(answer["body"]).encode(), chance))}
+            return {**answer, "body": reshaped(answer["body"], chance)}
 
         recording._found = mutated  # type: ignore[method-assign]  # the test's own stand-in for Google
-        try:
-            _look_around(sheet)
-        except Exception as error:
-            error.add_note(f"mutant {number} of {name}, seed {SEED}")
-            raise
-
-
-def _look_around(sheet: GoogleSpreadsheet) -> None:
-    """Ask everything that a reading asks, each by itself."""
-    cells = GoogleCells("en_US")
-    questions: Sequence[Read] = (
-        sheet.parts,
-        sheet.version,
-        lambda: [cells.text(cell) for row in sheet.piece("A1:B2").rows for cell in row],
-        lambda: sheet.values(["'Sheet1'!A1:B1"]),
-    )
-    for question in questions:
         with suppress(*EXPECTED):
-            question()
+            sheet.parts()
+        with suppress(*EXPECTED):
+            sheet.version()
+        with suppress(*EXPECTED):
+            list(map(cells.text, chain.from_iterable(sheet.piece("A1:B2").rows)))
+        with suppress(*EXPECTED):
+            sheet.values(["'Sheet1'!A1:B1"])

@@ -20,9 +20,8 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from postgres import Postgres
-from property.delivery_desk import KEY_MEMORY_S, Books, Clock, Worker, rows_of_keys
+from property.delivery_desk import KEY_MEMORY_S, Books, Clock, Person, Worker, rows_of_keys
 from property.model_service import WORDS, Character, Death, Event, ModelService
-from property.person import Person
 
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
@@ -144,7 +143,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         """Runs follow, while access may be missing: what was created before is at the service alone."""
         if not is_meant:
             return
-        self.worker.lose_the_books()
+        self.state_db.empty()
         self.service.forget_bodies()
         self.has_lost_books = True
         self.delivered.clear()

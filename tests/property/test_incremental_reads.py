@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import pytest
 from empty_books import folder_in_memory, lay_out
-from file_desks import CHANGES, DAYS, Desk, Feed, Publish, Wait, act
+from file_desks import CHANGES, DAYS, Desk, Feed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import World
@@ -21,28 +21,6 @@ from pipelines.run.options import RunOptions
 from state.enums import ProblemKind
 from state.queries import LedgerQueries, RowFilter
 
-
-@dataclass(frozen=True)
-class Edit:
-    ref: str
-    title: str
-    days: str
-
-
-@dataclass(frozen=True)
-class Delete:
-    ref: str
-
-
-@dataclass(frozen=True)
-class Read:
-    options: RunOptions
-    breaks_after: int | None
-    ends_after: int | None
-    is_braked: bool
-
-
-Lists = Literal["one", "other"]
 STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: off, new: off}'
 REFS = st.sampled_from("abcd")
 FEW = st.sampled_from([None, None, None, None, 0, 1, 2])
@@ -51,35 +29,41 @@ OPTIONS = st.sampled_from(
     + [RunOptions(full=True), RunOptions(keys=("a",)), RunOptions(keys=("b|x", "c")), RunOptions(status="draft")]
     + [RunOptions(full=True, status="draft"), RunOptions(accept=("rejected",))]
 )
-EDITS = st.builds(Edit, REFS, st.sampled_from(["", "one", "two", "three"]), st.sampled_from(["x", "x y", "y z", ""]))
-EDITED = st.lists(EDITS | st.builds(Delete, REFS), max_size=4)
-READS = st.builds(Read, OPTIONS, FEW, FEW, st.booleans())
+Step = tuple[Any, ...]
+"""What is done, in a word, and with what."""
+
+
+def step(word: str, *given: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(word), *given)
+
+
+EDITS = step("edit", REFS, st.sampled_from(["", "one", "two", "three"]), st.sampled_from(["x", "x y", "y z", ""]))
+EDITED = st.lists(EDITS | step("delete", REFS), max_size=4)
+READS = step("read", OPTIONS, FEW, FEW, st.booleans())
+PUBLISHED = step("publish", st.just(()), st.none() | st.integers(0, 3))
 BETWEEN = st.lists(
-    st.builds(Publish, limit=st.none() | st.integers(0, 3))
-    | st.builds(Wait, st.sampled_from([1, 30]))
-    | st.sampled_from(["one", "other"]),
-    max_size=2,
+    PUBLISHED | step("wait", st.sampled_from([1, 30])) | step("lists", st.sampled_from(["one", "other"])), max_size=2
 )
 STEPS = st.lists(st.tuples(EDITED, READS, BETWEEN, EDITED), min_size=1, max_size=5).map(
     lambda rounds: [step for edits, read, between, late in rounds for step in (*edits, read, *between, *late)]
 )
 
 
-def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | Lists) -> None:
+def take(desk: Desk, step: Step) -> None:
     match step:
-        case Edit(ref, title, days):
+        case ("edit", ref, title, days):
             desk.place.edit(ref, f"{ref} {title}" if title else "", days)
-        case Delete(ref):
+        case ("delete", ref):
             desk.place.delete(ref)
-        case Read(options, breaks_after, ends_after, is_braked):
+        case ("read", options, breaks_after, ends_after, is_braked):
             reader = replace(desk, feed=replace(desk.feed, brakes=STRICT)) if is_braked else desk
             with suppress(SourceUnavailableError):
                 staged = reader.stage(options, breaks_after=breaks_after, ends_after=ends_after)
                 assert staged.report.account.imbalance() == 0
-        case Publish() | Wait():
-            act(desk, step)
-        case lists:
-            desk.channels = {"city": 7, lists: 8}
+        case ("lists", name):
+            desk.channels = {"city": 7, name: 8}
+        case (word, *given):
+            getattr(desk, word)(*given)
 
 
 def what_stands(desk: Desk) -> dict[str, object]:
@@ -104,7 +88,7 @@ def finish(desk: Desk, options: RunOptions) -> None:
 @pytest.mark.parametrize("rows", ["", DAYS], ids=["a row is an event", "a row is several"])
 @given(steps=STEPS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-def test_a_run_onward_comes_to_what_a_full_one_would_have_come_to(rows: str, steps: Sequence[Edit | Delete | Read]) -> None:
+def test_a_run_onward_comes_to_what_a_full_one_would_have_come_to(rows: str, steps: Sequence[Step]) -> None:
     with folder_in_memory() as name:
         folder = Path(name)
         world = World(lay_out(folder / "state.db"))

@@ -76,13 +76,15 @@ def called(words: Sequence[str], out: TextIO, err: TextIO) -> int:
     return int(left.value.code or 0)
 
 
-def narrowed(document: Any, wanted: Any) -> Any:
-    """Return the document with nothing but the keys that are wanted."""
-    if isinstance(wanted, dict) and isinstance(document, dict):
-        return {key: narrowed(document[key], value) for key, value in wanted.items()}
+def holds(document: Any, wanted: Any) -> bool:
+    """Whether a document has what is wanted: some keys of an object, a numbered item of a list, `…` before parts of a text."""
+    if isinstance(wanted, dict) and wanted:
+        return all((isinstance(key, int) or key in document) and holds(document[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list) and isinstance(document, list) and len(wanted) == len(document):
-        return list(map(narrowed, document, wanted))
-    return document
+        return all(map(holds, document, wanted))
+    if isinstance(wanted, str) and wanted.startswith("…"):
+        return all(part in document for part in wanted.split("…"))
+    return bool(document == wanted)
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,6 @@ class Decider:
     def listed(self, *words: str) -> list[str]:
         """The keys that `rows` lists."""
         return [row["row_key"] for row in self.told("rows", *words)["rows"]]
-
-    def states(self) -> dict[str, int]:
-        (feed,) = self.told("status")["feeds"]
-        return {state: count for state, count in feed["counts"].items() if count}
 
     def forget(self) -> None:
         for path in self.desk.state.parent.glob("state.db*"):

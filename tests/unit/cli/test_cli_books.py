@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from unit.cli.conftest import MAPPING, ROWS, Desk, narrowed
+from unit.cli.conftest import MAPPING, ROWS, Desk, holds
 
 EDITED = (
     "1,Jazz again,2030-05-01,19:30,,concert",
@@ -49,7 +49,7 @@ def test_people_are_shown_and_scripts_read_what_was_done(run_twice: Desk) -> Non
     for words, shown in SHOWN:
         run_twice.run(*words.split()).assert_told(0, shown)
     for words, document in READ:
-        assert narrowed(run_twice.told(*words.split()), document) == document, words
+        assert holds(run_twice.told(*words.split()), document), words
     rows = run_twice.told("rows", "town-hall")["rows"]
     waiting = [("rejected", "2"), ("rejected", "4"), ("drift", "1"), ("vanished", "6")]
     assert [(row["state"], row["row_key"]) for row in rows] == waiting
@@ -109,7 +109,7 @@ def test_feeds_lists_sources_schedules_and_broken_files_without_a_key(desk: Desk
         "feeds": [{"feed": "port", "schedule": {"cron": "15 6 * * *", "timezone": "Europe/Warsaw"}}, {"feed": "town-hall"}],
         "broken": [{"path": "feeds/broken.yaml"}],
     }
-    assert narrowed(desk.told("feeds"), document) == document
+    assert holds(desk.told("feeds"), document)
 
 
 def test_status_says_of_a_feed_that_a_brake_has_stopped_that_it_needs_a_person(desk: Desk) -> None:

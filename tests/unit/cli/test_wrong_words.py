@@ -19,7 +19,17 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
         (f"run {FEED} --all", "--all and names of feeds exclude each other"),
         (f"run {FEED} --no-dagster --stage-only --publish-only", "exclude each other"),
         (f"{DAYS} 2031-05-03 --by evnt", '--by evnt: there is no such way to tell a row\'s day hint: did you mean "event"?'),
-        (f"{DAYS} 2031-05-01", "hint: --from is the first day, --to the last one"),
+        (
+            f"{DAYS} 2031-05-01",
+            "begins on 2031-05-02 and ends before, on 2031-05-01 hint: --from is the first day, --to the last one",
+        ),
+        (f"{DAYS} 2031-05-03 --by file", "cannot be read by file"),
+        (f"{DAYS} 2031-05-03 --by cursor", "name the column that does"),
+        (f"{DAYS} 2031-05-03 --slice fortnight", "--slice fortnight is no length"),
+        (f"backfill {FEED}", "no window was named"),
+        (f"backfill {FEED} --from yesterday", "--from yesterday is no day"),
+        (f"backfill {FEED} --list --cancel", "exclude each other"),
+        (f"backfill {FEED} --resume --slice day", "without --from means nothing"),
         ("metrics --out x.prom --port 0", "--port and --out exclude each other"),
         ("schema --documents nowhere", "written: No such file or directory hint: choose another place for --documents"),
         ("schema --out no/such/folder.json", "cannot be written"),
@@ -39,7 +49,7 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
 )
 def test_a_wrong_word_is_answered_with_what_is_right(desk: Desk, words: str, told: str) -> None:
     with desk.service() as service:
-        desk.run(*words.split()).assert_told(2, told)
+        desk.run(*words.split()).assert_told(2, told, *(["hint:"] if "backfill" in words else []))
         assert service.requests("all") == []
     assert (desk.folder / "events.csv").is_file(), "nothing of anybody's is taken away"
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, RateReport
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter
 from connectors.retry import Timing
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
@@ -132,14 +129,6 @@ def test_a_small_bucket_is_used_up_once_it_is_known_though_timers_are_late(per_s
     assert (run.met < 0.01, run.early) == (True, 0)
 
 
-@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
-def test_over_ten_minutes_a_limit_is_nearly_used_up_and_rarely_met(limit: Callable[[], Meter]) -> None:
-    run = Drive(limit().take, 600.0).driven()
-    assert run.share(0, 600, 20) > 0.9
-    assert run.met < 0.01
-    assert not run.early
-
-
 @pytest.mark.parametrize(("before", "after"), [(40, 20), (20, 40)], ids=["halved", "doubled"])
 def test_a_limit_that_changes_in_mid_run_is_found_again(before: int, after: int) -> None:
     meters: tuple[Meter, Meter] = TokenBucket(Rate(before), 10), TokenBucket(Rate(after), 10)
@@ -167,23 +156,11 @@ def test_a_strangers_requests_leave_us_the_rest_of_the_limit() -> None:
     assert run.met < 0.03
 
 
-def test_thirty_a_minute_are_used_up() -> None:
-    run = Drive(FixedWindow(Rate(30, "m")).take, 1200, spelt=SPELT["a fraction"]).driven()
-    assert run.share(0, 1200, 0.5) > 0.95
-    assert run.met < 0.05
-
-
 @pytest.mark.parametrize(("max_pause_s", "rows"), [(7200, 380), (900, 100)], ids=["with patience", "without"])
 def test_a_hundred_an_hour_are_used_up_or_pause_the_run(max_pause_s: float, rows: int) -> None:
     run = Drive(FixedWindow(Rate(100, "h")).take, 4 * 3600, max_pause_s=max_pause_s).driven()
     assert len(run.passed) > rows if max_pause_s > 3600 else len(run.passed) == rows
     assert isinstance(run.closed, PausedError if max_pause_s < 3600 else type(None))
-
-
-def test_without_any_patience_the_first_limit_ends_the_run() -> None:
-    run = Drive(TokenBucket(Rate(20), 5).take, max_pause_s=0.0).driven()
-    assert isinstance(run.closed, PausedError)
-    assert len(run.refused) <= 8
 
 
 def test_a_service_that_refuses_everything_for_a_moment_each_time_pauses_the_run_and_is_rarely_asked() -> None:
@@ -248,38 +225,6 @@ def limiter_with(**patience: float) -> RateLimiter:
     return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), **patience)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 3), st.none() | st.floats(0, 20)), max_size=12),
-    st.integers(1, 16),
-    st.floats(0.001, 0.5),
-)
-def test_no_request_ever_leaves_during_a_pause(waits: list[tuple[float, float | None]], in_flight: int, latency_s: float) -> None:
-    left: list[float] = []
-    pauses: list[tuple[float, float]] = []
-    script = deque(waits)
-
-    async def main() -> None:
-        paced = limiter_with(max_pause_s=10_000)
-
-        async def worker() -> None:
-            for _ in range(4):
-                admitted = await paced.acquire()
-                assert admitted is not None
-                left.append(clock())
-                await asyncio.sleep(latency_s)
-                if script and (told := script.popleft())[1] is not None:
-                    pauses.append((clock(), clock() + told[1]))
-                    paced.limited(admitted, told[1])
-                else:
-                    paced.passed()
-
-        await asyncio.gather(*(worker() for _ in range(in_flight)))
-
-    at_once(main)
-    assert not [at for at in left for start, end in pauses if start < at < end - 1e-6]
-
-
 def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
     async def main(late: int) -> float | None:
         paced = limiter_with()
@@ -292,18 +237,6 @@ def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
         return paced.report.rate_per_s
 
     assert at_once(lambda: main(late=0)) == at_once(lambda: main(late=9))
-
-
-def test_an_unlimited_route_is_not_slowed_down() -> None:
-    async def main() -> tuple[float, RateReport]:
-        paced = limiter_with()
-        for _ in range(1000):
-            await paced.acquire()
-            paced.passed()
-        return clock(), paced.report
-
-    took_s, report = at_once(main)
-    assert (took_s, report.rate_per_s, report.used_share) == (0.0, None, None)
 
 
 def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
@@ -321,19 +254,6 @@ def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
     at, outcome = at_once(main)
     assert isinstance(outcome, PausedError)
     assert at <= 6
-
-
-def test_pauses_between_which_something_passes_do_not_add_up_to_impatience() -> None:
-    async def main() -> None:
-        paced = limiter_with(max_pause_s=900)
-        for _ in range(5):
-            admitted = await paced.acquire()
-            assert admitted is not None
-            paced.limited(admitted, 500.0)
-            await paced.acquire()
-            paced.passed()
-
-    at_once(main)
 
 
 Serve = Callable[[], Awaitable[None]]

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import os
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import xlsxwriter
+import yaml
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,353 +28,245 @@ from connectors.sources.contract import (
     SourceUnavailableError,
 )
 from connectors.sources.rows import LARGEST_RECORD, ColumnRequest, column_names, matched
-from mappings.outcome import SourceRow
 from mappings.spec.source import CsvSource
 from pipelines.run.outcome import outcome_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
-ALIASES = {"TITLE": ["Titel", "Name"], "DAY": "Datum"}
 JOIN = {"source": {"kind": "csv", "path": "venues.csv"}, "by": {"VENUE": "id"}, "prefix": "venue."}
-JSON: dict[str, Any] = {"kind": "json"}
 XML: dict[str, Any] = {"kind": "xml", "records": "event"}
-MISSING = MissingColumnsError
+KINDS: dict[str, dict[str, Any]] = {"csv": {}, "tsv": {}, "xlsx": {}, "json": {}, "ndjson": {}, "xml": XML, "ics": {}}
 in_a_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-
-@dataclass(frozen=True)
-class Case:
-    """A file, what stands under `source` beside its path, the columns that a mapping uses, and what comes of it."""
-
-    content: bytes | str
-    spec: dict[str, Any]
-    wanted: str
-    hint: str
-    rows: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    error: type[BadSourceError] = BadSourceError
-    said: str = ""
-
-    def read(self, folder: Path) -> list[SourceRow]:
-        for name, rows in {"venues": "v1,Bonn\nv2,Köln\n", "twice": "v1,Bonn\nv2,Ulm\n v1,Köln\n"}.items():
-            (folder / f"{name}.csv").write_text(f"id,city\n{rows}", "utf-8")
-        return read(folder, self.content, *(self.wanted.split("|") if self.wanted else []), **self.spec)
-
-
-def case(
-    sentence: str, content: bytes | str, *rows: str, wanted: str = "", said: tuple[str, ...] = (), hint: str = "", **spec: Any
-) -> ParameterSet:
-    """Of `rows` the names of the columns come first, then each row after its number; `said` are its problems and warnings."""
-    return pytest.param(Case(content, spec, wanted, hint, rows, said), id=sentence)
-
-
-def refusal(sentence: str, content: bytes | str, said: str, *, wanted: str = "", hint: str = "", **spec: Any) -> ParameterSet:
-    error = spec.pop("error", BadSourceError)
-    return pytest.param(Case(content, spec, wanted, hint, error=error, said=said), id=sentence)
-
-
-ROWS = [
-    case(
-        "header names are trimmed, numbered and found by any spelling",
-        "\u200bREF\u00a0,, Nome do  Evento ,REF,,INI\u0301CIO\n1,2,3,4,5,6\n",
-        "ref|#2|NOME DO EVENTO|REF#2|#5|INÍCIO", "2 1|2|3|4|5|6", wanted="ref|NOME DO EVENTO|INÍCIO|#5",
-    ),
-    case("of two columns that differ in case one is named", "NAME,Name\nx,y\n", "NAME|Name", "2 x|y", wanted="Name"),
-    case("a column is asked for by letter or position", "a,b,c\n1,2,3\n", "a|#2|#C", "2 1|2|3", wanted="#C|#2"),
-    case(
-        "the header may stand further down",
-        'Programme 2025\n\n"printed\non Monday",,\nid,text\n1,x\n', "id|text", "6 1|x", header={"row": 4},
-    ),
-    case(
-        "the header is the first row with a cell that matches",
-        "Programme 2026\n,,\nNr,Datum,Titel\n1,2026-05-03,Jazz\n", "Nr|Datum|Titel", "4 1|2026-05-03|Jazz",
-        wanted="Titel", header={"matches": "^Datum$"},
-    ),
-    case(
-        "a header of several rows is joined",
-        "Start,,End,\nday,hour,day,hour\n1,2,3,4\n", "Start day|hour|End day|hour#2", "3 1|2|3|4",
-        wanted="Start day|End day", header={"rows": 2},
-    ),
-    case("names for a file without any", "1,x\n", "id|text", "1 1|x", header={"row": 0, "names": ["id", "text"]}),
-    case(
-        "names for a file with wrong ones",
-        "Scouts,Start\n1,x\n", "id|text", "2 1|x", header={"row": 1, "names": ["id", "text"]},
-    ),
-    case(
-        "a column answers to an alias",
-        "name, TITEL ,datum\nx,y,z\n", "name|TITLE|DAY", "2 x|y|z", wanted="TITLE|DAY", columns=ALIASES,
-    ),
-    case(
-        "a column of that very name comes before an alias",
-        "Title,Name\nx,y\n", "TITLE|Name", "2 x|y", wanted="TITLE", columns=ALIASES,
-    ),
-    case("an optional column may be absent and is then empty", "id\n1\n", "id|end", "2 1|", wanted="id|end", optional="end"),
-    case("a short row is filled up", "a,b\n1\n", "a|b", "2 1|"),
-    case("trailing delimiters are no surplus", "a,b\n1,2,, \u00a0,\n", "a|b", "2 1|2"),
-    case("a surplus rejects its row", "a,b\n1,2,3\n", "a|b", "2 1|2", said=("2 ragged  3",)),
-    case("a giant surplus rejects its row", "a\n1" + ",x" * 150_000, "a", "2 1", said=("2 ragged  " + "x," * 99 + "x…",)),
-    case("a surplus is cut where the mapping says so", "a,b\n1,2,3\n", "a|b", "2 1|2", long_rows="cut"),
-    case(
-        "a short row is rejected where the mapping says so, a blank one and one short by blank names are not",
-        "a,b,\n1,2,\n1\n\n1,2\n", "a|b|#3", "2 1|2|", "3 1||", "4 ||", "5 1|2|", short_rows="reject", said=("3 ragged  1",),
-    ),
-    case(
-        "broken quotes within a line reject that row only",
-        'id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n', "id|text|end", "2 1|x|y", '3 2|The Big" Show"|y', "4 3|x|y",
-        said=('3 bad_text  2,"The "Big" Show",y',),
-    ),
-    case(
-        "quotes mean nothing where the mapping says so",
-        'id\ttext\n1\t"Big" Show\n', "id|text", '2 1|"Big" Show', delimiter="\t", quote=None,
-    ),
-    case(
-        "comments and a footer are no rows",
-        "id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n", "id|text", "3 1|x", "4 |", "5 2|y", "6 |",
-        comment="#", footer=2,
-    ),
-    case("what follows the end is no row", "id,t\n1,x\n\nsum,2\nprinted,today\n\n", "id|t", "2 1|x", "3 |", until="^sum$"),
-    case("a footer longer than the file leaves nothing", "id\n1\n2\n", footer=5),
-    case(
-        "texts that mean nothing are empty cells",
-        "id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n", "id|price|note", "2 1||", "3 2||NULLS", "4 3|-|null",
-        empty_if=["NULL", "n/a"], empty_in={"NOTE": "-"},
-    ),
-    case(
-        "the mark of each of several files put together is gone",
-        b'\xef\xbb\xbf"id",t\n1,x\n' * 2, "id|t", "2 1|x", "3 id|t", "4 1|x",
-    ),
-    case(
-        "undecodable bytes are a problem in a mapped column and a warning elsewhere",
-        b"id,text,note\n1,caf\xe9,x\n2,x,caf\xe9\n3,caf\xc3\xa9,x\n", "id|text|note",
-        "2 1|caf\ufffd|x", "3 2|x|caf\ufffd", "4 3|café|x",
-        wanted="id|text", said=("2 undecodable text caf\\xe9", "3 warning undecodable note caf\\xe9"), hint="utf-8",
-    ),
-    case("a large cell is a cell", f"id,text\n1,{'x' * 1_000_000}\n", "id|text", f"2 1|{'x' * 1_000_000}"),
-    case(
+# sentence :: content (b: bytes) :: source, columns wanted, words of the hint => names / number and cells of each row ! problems
+# or `no:` or `lacks:` with the words of the refusal. Columns and cells stand between bars.
+FILES = r"""
+names are trimmed, numbered and found by any spelling :: \u200bREF\xa0,, Nome do  Evento ,REF,,INÍCIO\n1,2,3,4,5,6\n
+  :: wanted: ref|NOME DO EVENTO|INÍCIO|#5 => ref|#2|NOME DO EVENTO|REF#2|#5|INÍCIO / 2 1|2|3|4|5|6
+one of two columns that differ in case :: NAME,Name\nx,y\n :: wanted: Name => NAME|Name / 2 x|y
+a column is asked for by letter or position :: a,b,c\n1,2,3\n :: wanted: '#C|#2' => a|#2|#C / 2 1|2|3
+the header may stand further down :: Programme 2025\n\n"printed\non Monday",,\nid,text\n1,x\n :: header: {row: 4} => id|text
+  / 6 1|x
+the first row with a cell that matches is the header :: Programme 2026\n,,\nNr,Datum,Titel\n1,2026-05-03,Jazz\n
+  :: wanted: Titel, header: {matches: ^Datum$} => Nr|Datum|Titel / 4 1|2026-05-03|Jazz
+a header of several rows is joined :: Start,,End,\nday,hour,day,hour\n1,2,3,4\n :: wanted: Start day|End day, header: {rows: 2}
+  => Start day|hour|End day|hour#2 / 3 1|2|3|4
+names for a file without any :: 1,x\n :: header: {row: 0, names: [id, text]} => id|text / 1 1|x
+names for a file with wrong ones :: Scouts,Start\n1,x\n :: header: {row: 1, names: [id, text]} => id|text / 2 1|x
+a column answers to an alias :: name, TITEL ,datum\nx,y,z\n :: wanted: TITLE|DAY, columns: {TITLE: [Titel, Name], DAY: Datum}
+  => name|TITLE|DAY / 2 x|y|z
+its very name comes before an alias :: Title,Name\nx,y\n :: wanted: TITLE, columns: {TITLE: [Titel, Name], DAY: Datum}
+  => TITLE|Name / 2 x|y
+an optional column may be absent :: id\n1\n :: wanted: id|end, optional: end => id|end / 2 1|
+a short row is filled up :: a,b\n1\n => a|b / 2 1|
+trailing delimiters are no surplus :: a,b\n1,2,, \xa0,\n => a|b / 2 1|2
+a surplus rejects its row :: a,b\n1,2,3\n => a|b / 2 1|2 ! 2 ragged  3
+a surplus is cut if the mapping says so :: a,b\n1,2,3\n :: long_rows: cut => a|b / 2 1|2
+a short row is rejected where the mapping says so, a blank one is not :: a,b,\n1,2,\n1\n\n1,2\n :: short_rows: reject => a|b|#3
+  / 2 1|2| / 3 1|| / 4 || / 5 1|2| ! 3 ragged  1
+broken quotes within a line reject that row only :: id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n => id|text|end / 2 1|x|y
+  / 3 2|The Big" Show"|y / 4 3|x|y ! 3 bad_text  2,"The "Big" Show",y
+quotes mean nothing :: id\ttext\n1\t"Big" Show\n :: delimiter: "\t", quote: null => id|text / 2 1|"Big" Show
+comments and a footer are no rows :: id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n :: comment: '#', footer: 2
+  => id|text / 3 1|x / 4 | / 5 2|y / 6 |
+what follows the end is no row :: id,t\n1,x\n\nsum,2\nprinted,today\n\n :: until: ^sum$ => id|t / 2 1|x / 3 |
+a footer longer than the file leaves nothing :: id\n1\n2\n :: footer: 5 => no rows
+texts that mean nothing are empty cells :: id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n
+  :: empty_if: ['NULL', n/a], empty_in: {NOTE: '-'} => id|price|note / 2 1|| / 3 2||NULLS / 4 3|-|null
+the mark of each of several files put together is gone :: b:\xef\xbb\xbf"id",t\n1,x\n\xef\xbb\xbf"id",t\n1,x\n => id|t / 2 1|x
+  / 3 id|t / 4 1|x
+undecodable bytes are a problem in a mapped column, else a warning :: b:id,text,note\n1,caf\xe9,x\n2,x,caf\xe9\n3,caf\xc3\xa9,x\n
+  :: wanted: id|text, hint: utf-8 => id|text|note / 2 1|caf�|x / 3 2|x|caf� / 4 3|café|x ! 2 undecodable text caf\\xe9
+  ! 3 warning undecodable note caf\\xe9
+undecodable bytes of json :: b:[{"t": "\xe9", "u": "\xe9"}] :: wanted: t, kind: json => t|u / 1 �|� ! 1 undecodable t \\xe9
+  ! 1 warning undecodable u \\xe9
+undecodable bytes of ndjson :: b:{"t": "\xe9", "u": "\xe9"} :: wanted: t, kind: ndjson => t|u / 1 �|� ! 1 undecodable t \\xe9
+  ! 1 warning undecodable u \\xe9
+undecodable bytes of xml :: b:<a><event><t>\xe9</t><u>\xe9</u></event></a> :: wanted: t, kind: xml => t|u / 1 �|�
+  ! 1 undecodable t \\xe9 ! 1 warning undecodable u \\xe9
+a NUL byte costs its row only :: id,text,note\n1,x,y\n2,x\x00,y\n3,x,\x00\n4,x,y\n :: wanted: id|text => id|text|note / 2 1|x|y
+  / 3 2|x�|y / 4 3|x|� / 5 4|x|y ! 3 bad_text text x\\x00 ! 4 warning bad_text note \\x00
+numbers of JSON are the text that stands there
+  :: [{"a": 12.50, "b": 1e5, "c": 918000000000000123456, "d": true, "e": null, "f": "02134"}] :: kind: json => a|b|c|d|e|f
+  / 1 12.50|1e5|918000000000000123456|true||02134
+nested values are columns named by their path
+  :: {"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}
+  :: wanted: 'v.a.city|images[1].url|images[5].url', records: data.events, optional: 'images[5].url', kind: json
+  => v.a.city|images|images[1].url|images[5].url / 1 Łódź|[{"url": "x"}, {"url": "y"}]|y|
+records stand in lists of lists too :: [{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]
+  :: wanted: id, records: '[*].events', kind: json => id / 1 1 / 2 2 / 3 3
+lists of plain values are joined :: [{"t": ["a", "b"]}, {"t": "c"}, {"t": []}] :: join_lists: {t: '; '}, kind: json => t / 1 a; b
+  / 2 c / 3\x20
+lists of plain values stay lists otherwise :: [{"t": ["a", 1.50]}] :: kind: json => t / 1 ["a", 1.50]
+a list without records lacks no columns :: {"events": []} :: wanted: id, records: events, kind: json => no rows
+an element without records lacks no columns :: <agenda><events/></agenda> :: wanted: id, kind: xml, records: agenda/events/event
+  => no rows
+a line that is no JSON object :: {"a": 1}\n\n{"a": \n7\n :: wanted: a, kind: ndjson => a / 1 1 / 3\x20 / 4\x20
+  ! 3 bad_text  {"a": \n ! 4 bad_text  7\n
+a name that stands twice rejects its row if the column is used
+  :: [{"id": "1", "t": "A", "t": "B", "v": {"city": "X", "city": "Y"}}, {"id": "2", "t": "C"}]
+  :: wanted: id|t, kind: json, hint: the name "t" stands twice => id|t|v.city / 1 1|A | B|X | Y / 2 2|C| ! 1 bad_text t A | B
+  ! 1 warning bad_text v.city X | Y
+a name that stands twice in a line :: {"id": "1", "t": "A", "t": "B"}\n{"id": "2", "t": "C"} :: wanted: t, kind: ndjson => id|t
+  / 1 1|A | B / 2 2|C ! 1 bad_text t A | B
+a name that stands twice in the JSON of a cell
+  :: id;i\n1;"{""city"": ""X"", ""city"": ""Y"", ""n"": 1}"\n2;"{""city"": ""X"", ""n"": 1, ""n"": 2}"\n
+  :: wanted: i.city, delimiter: ;, json_columns: [i] => id|i|i.city / 2 1|{"city": "X", "city": "Y", "n": 1}|X | Y
+  / 3 2|{"city": "X", "n": 1, "n": 2}|X ! 2 bad_text i.city X | Y ! 3 warning bad_text i.n 1 | 2
+a name that says the same twice does no harm :: [{"id": 1, "id": 1, "v": {"a": null, "a": null}}] :: wanted: id, kind: json
+  => id|v.a / 1 1|
+JSON in a cell is opened :: id,d\n1,"{""price"": {""from"": 1.50}, ""tags"": [""x"", ""y""]}"\n2,oops\n3,\n
+  :: wanted: 'id|d.price.from|d.tags[1]', json_columns: d => id|d|d.price.from|d.tags[1]
+  / 2 1|{"price": {"from": 1.50}, "tags": ["x", "y"]}|1.50|y / 3 2|oops|| / 4 3||| ! 3 bad_text d oops
+attributes of one name without their prefixes are a list
+  :: <a xmlns:x="urn:x"><event href="one" x:href="two"/><event href="three"/></a> :: kind: xml, namespaces: drop => @href
+  / 1 ["one", "two"] / 2 three
+prefixes are dropped and repeated elements joined
+  :: <a xmlns:dc="urn:x"><event><tag>a</tag><tag>b</tag><dc:date>2026-05-03</dc:date></event><event><tag>c</tag></event></a>
+  :: wanted: date, kind: xml, records: a/event, namespaces: drop, join_lists: {tag: ', '} => tag|date / 1 a, b|2026-05-03 / 2 c|
+a cell of a second table stands beside a row :: id,VENUE\n1, v2 \n2,v9\n :: wanted: id|venue.city, join: {JOIN}
+  => id|VENUE|venue.id|venue.city / 2 1| v2 |v2|Köln / 3 2|v9||
+a row without its other half is rejected :: id,VENUE\n2,v9\n
+  :: wanted: id|venue.city, join: {JOIN, on_miss: reject}, hint: 'v1, v2' => id|VENUE|venue.id|venue.city / 2 2|v9||
+  ! 2 not_in_lookup VENUE v9
+a quote never closed :: id,text,end\n1,x,y\n2,"open,y\n3,x,y\n => no: events\.file:3: .*column 2 is never closed
+a quote closed in another row :: id,text,end\n1,"open,y\n2,x,y\n3,"closed",y\n => no: events\.file:2: .*breaks on line 4
+quotes within quotes and a line break :: id,text,end\n1,"a "b" c\nd",y\n2,x,y\n => no: events\.file:2: .*breaks on line 2
+a quote never closed in the header :: id,"text\n1,x\n => no: events\.file:1: .*column 2 is never closed
+a quote never closed after the end :: id,text\n1,x\nend,\n2,"open\n :: until: end => no: never closed
+a mark and nothing more :: \ufeff => no: events.file.*empty
+blank lines :: \n\n => no: row 1 should hold the names
+NULs :: \x00\x00 => no: NUL
+UTF-16 where UTF-8 is agreed :: b:i\x00d\x00\n\x00 => no: events\.file:1: character 2 is a NUL
+half a character of UTF-16 :: b:\xff\xfei\x00d\x00\n\x001\x00\n\x00a => no: events\.file:\d+: .*not utf-16
+a web page :: \x20 <!DOCTYPE html><html> => no: web page
+a zip archive :: b:PK\x03\x04\x14\x00\x06\x00 => no: the zip archive is damaged or cut off
+a PDF :: b:%PDF-1.7\n => no: this is a PDF, not rows of text
+no row at all under given names ::  :: header: {row: 0, names: [id]} => no: empty
+an end before the header :: id\n1\n :: header: {row: 5} => no: before row 5
+an end within the header :: Start\n :: header: {rows: 2} => no: ends within its header
+no header that matches :: a,b\n1,2\n :: header: {matches: Datum} => no: no cell of the first 2 rows matches "Datum"
+a way to the records that is not there :: {"meta": 1, "events": []} :: records: items, kind: json, hint: 'meta, events'
+  => no: no "items"
+a list in place of lines of JSON :: [\n{"a": 1}\n] :: kind: ndjson => no: first line is no JSON object
+JSON with a word of its own :: [{"a": 1}, {"a": nope}] :: kind: json => no: :1: this is not JSON: Expecting value
+JSON without a comma :: [{"a": 1}\n {"a": 2}] :: kind: json => no: :2: "," should stand here
+JSON and more :: [{"a": 1}] more :: kind: json => no: something follows
+JSON with two lists :: {"events": [{"a": 1}], "venues": []} :: kind: json => no: lists stand under events, venues
+JSON without a list :: "text" :: kind: json => no: list of records should begin here
+an entity that leads to a file :: <!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a> :: kind: xml
+  => no: entity of its own
+an entity of another document :: <!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a> :: kind: xml
+  => no: entity of its own
+an undefined entity :: <a><event>&nbsp;</event></a> :: kind: xml => no: undefined entity
+XML that breaks off :: <a><event> :: kind: xml => no: this is not XML here
+XML with tags in a wrong order :: <a><event></a></event> :: kind: xml => no: mismatched tag
+text in place of XML :: plain text :: kind: xml => no: this is not XML here
+XML without the element :: <a><happening/></a> :: kind: xml => no: there is no element event
+XML in idna :: <?xml version="1.0" encoding="idna"?><a/> :: kind: xml => no: no encoding of text
+XML in punycode :: <?xml version="1.0" encoding="punycode"?><a/> :: kind: xml => no: no encoding of text
+XML in undefined :: <?xml version="1.0" encoding="undefined"?><a/> :: kind: xml => no: no encoding of text
+XML in hex :: <?xml version="1.0" encoding="hex"?><a/> :: kind: xml => no: no encoding of text
+XML in no-such :: <?xml version="1.0" encoding="no-such"?><a/> :: kind: xml => no: no encoding of text
+text in place of a calendar :: hello :: kind: ics => no: no iCalendar file
+a calendar that breaks off :: BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n :: kind: ics => no: :2: the file ends within the VEVENT
+an event without an end :: BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n :: kind: ics
+  => no: :3: END:VCALENDAR stands where the VEVENT of line 2 should end
+two columns that differ in case only :: NAME,Name\nx,y\n :: wanted: name => lacks: "name"
+a required column that is absent :: id\n1\n :: required: [LINK] => lacks: "LINK"
+a column without any of its aliases :: Titel\n :: wanted: TITLE|DAY, columns: {TITLE: [Titel, Name], DAY: Datum} => lacks: "DAY"
+a required column beside an optional one :: id\n1\n :: wanted: id|end, optional: end, required: end2 => lacks: "end2"
+another delimiter than agreed :: id;title;date\n1;Jazz;2031-05-14\n :: wanted: id|title|date, hint: set `source.delimiter` to ';'
+  => lacks: the columns "date", "id", "title"$
+a column that the second table lacks :: id,VENUE\n :: wanted: id|venue.zip, join: {JOIN}
+  => lacks: venues\.csv lacks the column "zip"
+two rows of a second table with one key :: id,VENUE\n
+  :: wanted: id|venue.city, join: {source: {kind: csv, path: twice.csv}, by: {VENUE: id}, prefix: venue.}
+  => no: twice\.csv:2 and again at twice\.csv:4
+repeated in a list of objects :: [{"o": [{"u": 1}, {"u": 2, "u": 3}]}] :: kind: json, wanted: o, optional: o
+  => o / 1 [{"u": 1}, {"u": "2 | 3"}] ! 1 bad_text o 2 | 3
+repeated in an object of a list :: [{"o": [{"u": 1}, {"u": 2, "u": 3}]}] :: kind: json, wanted: 'o[1].u', optional: 'o[1].u'
+  => o|o[1].u / 1 [{"u": 1}, {"u": "2 | 3"}]|2 | 3 ! 1 bad_text o[1].u 2 | 3
+repeated in a single object as a list :: [{"o": {"u": 1, "u": 3}}] :: kind: json, wanted: 'o[0].u', optional: 'o[0].u'
+  => o.u|o[0].u / 1 1 | 3|1 | 3 ! 1 bad_text o[0].u 1 | 3 ! 1 warning bad_text o.u 1 | 3
+repeated in an element of a list :: [{"o": [{"u": 1, "u": 3}]}] :: kind: json, wanted: 'o[0]', optional: 'o[0]'
+  => o|o[0] / 1 [{"u": "1 | 3"}]|{"u": "1 | 3"} ! 1 bad_text o[0] 1 | 3
+repeated in two objects :: [{"o": {"u": 1}, "o": {"w": 2}}] :: kind: json, wanted: o.w, optional: o.w
+  => o|o.w / 1 {"u": 1} | {"w": 2}| ! 1 bad_text o.w {"u": 1} | {"w": 2}
+repeated in another name that begins alike :: [{"o": {"u": 1}, "ou": 2}] :: kind: json, wanted: ou, optional: ou
+  => o.u|ou / 1 1|2
+repeated in another name, beside none :: [{"o": 1, "o": null, "ou": 2}] :: kind: json, wanted: ou, optional: ou
+  => o|ou / 1 1 | |2 ! 1 warning bad_text o 1 |\x20
+"""
+LARGE: list[tuple[str, bytes | str, dict[str, Any], str]] = [
+    ("a giant surplus rejects its row", "a\n1" + ",x" * 150_000, {}, "a / 2 1 ! 2 ragged  " + "x," * 99 + "x…"),
+    ("a large cell is a cell", f"id,text\n1,{'x' * 1_000_000}\n", {}, f"id|text / 2 1|{'x' * 1_000_000}"),
+    (
         "a column may turn up late",
-        '{"id": 1}\n' * 3000 + '{"id": 2, "end": "x"}', "id|end", *(f"{number} 1|" for number in range(1, 3001)), "3001 2|x",
-        wanted="end", kind="ndjson",
+        '{"id": 1}\n' * 3000 + '{"id": 2, "end": "x"}',
+        {"wanted": "end", "kind": "ndjson"},
+        "id|end" + "".join(f" / {number} 1|" for number in range(1, 3001)) + " / 3001 2|x",
     ),
-    *(
-        case(
-            f"undecodable bytes of {kind} are a problem in a mapped column and a warning elsewhere",
-            content, "t|u", "1 \ufffd|\ufffd",
-            wanted="t", said=("1 undecodable t \\xe9", "1 warning undecodable u \\xe9"), kind=kind, **more,
-        )
-        for kind, content, more in [
-            ("json", b'[{"t": "\xe9", "u": "\xe9"}]', {}),
-            ("ndjson", b'{"t": "\xe9", "u": "\xe9"}', {}),
-            ("xml", b"<a><event><t>\xe9</t><u>\xe9</u></event></a>", {"records": "event"}),
-        ]
-    ),
-    case(
-        "a NUL byte costs its row only",
-        "id,text,note\n1,x,y\n2,x\0,y\n3,x,\0\n4,x,y\n", "id|text|note", "2 1|x|y", "3 2|x\ufffd|y", "4 3|x|\ufffd", "5 4|x|y",
-        wanted="id|text", said=("3 bad_text text x\\x00", "4 warning bad_text note \\x00"),
-    ),
-    case(
-        "numbers of JSON are the text that stands there",
-        '[{"a": 12.50, "b": 1e5, "c": 918000000000000123456, "d": true, "e": null, "f": "02134"}]',
-        "a|b|c|d|e|f", "1 12.50|1e5|918000000000000123456|true||02134", **JSON,
-    ),
-    case(
-        "nested values are columns named by their path",
-        '{"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}',
-        "v.a.city|images|images[1].url|images[5].url", '1 Łódź|[{"url": "x"}, {"url": "y"}]|y|',
-        wanted="v.a.city|images[1].url|images[5].url", records="data.events", optional="images[5].url", **JSON,
-    ),
-    case(
-        "records stand in lists of lists too",
-        '[{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]',
-        "id", "1 1", "2 2", "3 3", wanted="id", records="[*].events", **JSON,
-    ),
-    case(
-        "lists of plain values are joined",
-        '[{"t": ["a", "b"]}, {"t": "c"}, {"t": []}]', "t", "1 a; b", "2 c", "3 ", join_lists={"t": "; "}, **JSON,
-    ),
-    case("lists of plain values stay lists otherwise", '[{"t": ["a", 1.50]}]', "t", '1 ["a", 1.50]', **JSON),
-    case("a list without records lacks no columns", '{"events": []}', wanted="id", records="events", **JSON),
-    case(
-        "an element without records lacks no columns",
-        "<agenda><events/></agenda>", wanted="id", kind="xml", records="agenda/events/event",
-    ),
-    case(
+    ("a column that no record has", '{"id": 1}\n' * 3000, {"wanted": "start", "kind": "ndjson"}, 'lacks: "start"'),
+    (
         "a record that nests too deeply costs itself only",
-        f'[{{"a": 1}}, {{"a": {"[" * 100 + "]" * 100}}}, {{"a": 3}}]', "a", "1 1", "2 ", "3 3",
-        wanted="a", said=("2 bad_text  ",), hint="too deeply", **JSON,
+        f'[{{"a": 1}}, {{"a": {"[" * 100 + "]" * 100}}}, {{"a": 3}}]',
+        {"wanted": "a", "hint": "too deeply", "kind": "json"},
+        r"a / 1 1 / 2\x20 / 3 3 ! 2 bad_text \x20",
     ),
-    case(
-        "a line that is no JSON object is a problem of its own",
-        '{"a": 1}\n\n{"a": \n7\n', "a", "1 1", "3 ", "4 ",
-        wanted="a", said=('3 bad_text  {"a": \n', "4 bad_text  7\n"), kind="ndjson",
-    ),
-    case(
-        "a name that stands twice in one object rejects its row if the column is used",
-        '[{"id": "1", "t": "A", "t": "B", "v": {"city": "X", "city": "Y"}}, {"id": "2", "t": "C"}]',
-        "id|t|v.city", "1 1|A | B|X | Y", "2 2|C|",
-        wanted="id|t", said=("1 bad_text t A | B", "1 warning bad_text v.city X | Y"), hint='the name "t" stands twice', **JSON,
-    ),
-    case(
-        "a name that stands twice in a line of JSON does so too",
-        '{"id": "1", "t": "A", "t": "B"}\n{"id": "2", "t": "C"}', "id|t", "1 1|A | B", "2 2|C",
-        wanted="t", said=("1 bad_text t A | B",), kind="ndjson",
-    ),
-    case(
-        "a name that stands twice in the JSON of a cell does so too",
-        'id;i\n1;"{""city"": ""X"", ""city"": ""Y"", ""n"": 1}"\n2;"{""city"": ""X"", ""n"": 1, ""n"": 2}"\n',
-        "id|i|i.city", '2 1|{"city": "X", "city": "Y", "n": 1}|X | Y', '3 2|{"city": "X", "n": 1, "n": 2}|X',
-        wanted="i.city", said=("2 bad_text i.city X | Y", "3 warning bad_text i.n 1 | 2"), delimiter=";", json_columns=["i"],
-    ),
-    case(
-        "a name that says the same twice does no harm",
-        '[{"id": 1, "id": 1, "v": {"a": null, "a": null}}]', "id|v.a", "1 1|", wanted="id", **JSON,
-    ),
-    case(
-        "JSON in a cell is opened",
-        'id,d\n1,"{""price"": {""from"": 1.50}, ""tags"": [""x"", ""y""]}"\n2,oops\n3,\n',
-        "id|d|d.price.from|d.tags[1]", '2 1|{"price": {"from": 1.50}, "tags": ["x", "y"]}|1.50|y', "3 2|oops||", "4 3|||",
-        wanted="id|d.price.from|d.tags[1]", said=("3 bad_text d oops",), json_columns="d",
-    ),
-    case(
-        "attributes of one name after their prefixes are dropped are a list",
-        '<a xmlns:x="urn:x"><event href="one" x:href="two"/><event href="three"/></a>', "@href", '1 ["one", "two"]', "2 three",
-        namespaces="drop", **XML,
-    ),
-    case(
-        "prefixes are dropped and repeated elements joined",
-        '<a xmlns:dc="urn:x"><event><tag>a</tag><tag>b</tag><dc:date>2026-05-03</dc:date></event><event><tag>c</tag></event></a>',
-        "tag|date", "1 a, b|2026-05-03", "2 c|",
-        wanted="date", kind="xml", records="a/event", namespaces="drop", join_lists={"tag": ", "},
-    ),
-    case(
-        "a cell of a second table stands beside a row",
-        "id,VENUE\n1, v2 \n2,v9\n", "id|VENUE|venue.id|venue.city", "2 1| v2 |v2|Köln", "3 2|v9||",
-        wanted="id|venue.city", join=JOIN,
-    ),
-    case(
-        "a row without its other half is rejected where the mapping says so",
-        "id,VENUE\n2,v9\n", "id|VENUE|venue.id|venue.city", "2 2|v9||",
-        wanted="id|venue.city", said=("2 not_in_lookup VENUE v9",), hint="v1, v2", join={**JOIN, "on_miss": "reject"},
-    ),
-]  # fmt: skip
+    ("a giant cell", "id,text\n1," + "x" * (10 * 2**20 + 1), {}, r"no: events\.file:2: the cell in column 2 is larger"),
+    *((f"{count} columns", ",".join("x" * count), {}, f"no: {count} columns") for count in (16_385, 150_000)),
+    ("an endless line", "id\n" + "x" * LARGEST_RECORD, {}, r"no: events\.file:2: the line is longer"),
+    ("a giant header", 'id,"' + ("x" * 99 + "\n") * 120_000, {}, r"no: events\.file:1: the cell in column 2 is larger"),
+    ("JSON that nests too deeply", "[" * 100_000, {"kind": "json"}, "no: nests too deeply"),
+    ("a giant record", '[{"a": "' + "x" * (70 * 2**20), {"kind": "json"}, "no: longer than 64 million"),
+    ("XML that nests too deeply", "<a>" * 100_000, {"kind": "xml"}, "no: more than 200 elements"),
+    ("parts within parts", "BEGIN:X\n" * 100, {"kind": "ics"}, "no: stand inside one another"),
+]
 
 
-@pytest.mark.parametrize("of", ROWS)
-def test_rows_and_their_problems(tmp_path: Path, of: Case) -> None:
-    rows = of.read(tmp_path)
-    found = ["|".join(row.cells) for row in rows[:1]]
-    assert (*found, *(f"{row.location.number} {'|'.join(row.cells.values())}" for row in rows)) == of.rows
-    problems = [(f"{row.location.number}", why) for row in rows for why in row.problems]
-    warnings = [(f"{row.location.number} warning", why) for row in rows for why in row.warnings]
-    said = [f"{where} {why.code.value} {why.column} {why.found}" for where, why in problems + warnings]
-    assert sorted(said) == sorted(of.problems)
-    assert not problems or of.hint in problems[0][1].hint
+def unescaped(text: str) -> str:
+    return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-REFUSALS = [
-    refusal("a quote never closed", 'id,text,end\n1,x,y\n2,"open,y\n3,x,y\n', r"events\.file:3: .*column 2 is never closed"),
-    refusal(
-        "a quote closed in another row", 'id,text,end\n1,"open,y\n2,x,y\n3,"closed",y\n', r"events\.file:2: .*breaks on line 4",
-    ),
-    refusal(
-        "quotes within quotes and a line break", 'id,text,end\n1,"a "b" c\nd",y\n2,x,y\n', r"events\.file:2: .*breaks on line 2",
-    ),
-    refusal("a quote never closed in the header", 'id,"text\n1,x\n', r"events\.file:1: .*column 2 is never closed"),
-    refusal("a quote never closed after the end", 'id,text\n1,x\nend,\n2,"open\n', "never closed", until="end"),
-    refusal("a mark and nothing more", "\ufeff", "events.file.*empty"),
-    refusal("blank lines", "\n\n", "row 1 should hold the names"),
-    refusal("NULs", "\0\0", "NUL"),
-    refusal("UTF-16 where UTF-8 is agreed", "id,text\n1,x\n".encode("utf-16-le"), r"events\.file:1: character 2 is a NUL"),
-    refusal("half a character of UTF-16", "id\n1\n".encode("utf-16") + b"a", r"events\.file:\d+: .*not utf-16"),
-    refusal("a web page", "  <!DOCTYPE html><html>", "web page"),
-    refusal("a zip archive", b"PK\x03\x04\x14\x00\x06\x00", "the zip archive is damaged or cut off"),
-    refusal("a PDF", b"%PDF-1.7\n", "this is a PDF, not rows of text"),
-    refusal("a giant cell", "id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.file:2: the cell in column 2 is larger"),
-    *(refusal(f"{count} columns", ",".join("x" * count), f"{count} columns") for count in (16_385, 150_000)),
-    refusal("an endless line", "id\n" + "x" * LARGEST_RECORD, r"events\.file:2: the line is longer"),
-    refusal("a giant header", 'id,"' + ("x" * 99 + "\n") * 120_000, r"events\.file:1: the cell in column 2 is larger"),
-    refusal("no row at all under given names", "", "empty", header={"row": 0, "names": ["id"]}),
-    refusal("an end before the header", "id\n1\n", "before row 5", header={"row": 5}),
-    refusal("an end within the header", "Start\n", "ends within its header", header={"rows": 2}),
-    refusal("no header that matches", "a,b\n1,2\n", 'no cell of the first 2 rows matches "Datum"', header={"matches": "Datum"}),
-    refusal(
-        "a way to the records that is not there",
-        '{"meta": 1, "events": []}', 'no "items"', hint="meta, events", records="items", **JSON,
-    ),
-    refusal("a list in place of lines of JSON", '[\n{"a": 1}\n]', "first line is no JSON object", kind="ndjson"),
-    refusal("JSON that nests too deeply", "[" * 100_000, "nests too deeply", **JSON),
-    refusal("JSON with a word of its own", '[{"a": 1}, {"a": nope}]', r":1: this is not JSON: Expecting value", **JSON),
-    refusal("JSON without a comma", '[{"a": 1}\n {"a": 2}]', r':2: "," should stand here', **JSON),
-    refusal("JSON and more", '[{"a": 1}] more', "something follows", **JSON),
-    refusal("JSON with two lists", '{"events": [{"a": 1}], "venues": []}', "lists stand under events, venues", **JSON),
-    refusal("JSON without a list", '"text"', "list of records should begin here", **JSON),
-    refusal("a giant record", '[{"a": "' + "x" * (70 * 2**20), "longer than 64 million", **JSON),
-    refusal(
-        "an entity that leads to a file",
-        '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a>', "entity of its own", **XML,
-    ),
-    refusal(
-        "an entity of another document",
-        '<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a>', "entity of its own", **XML,
-    ),
-    refusal("an undefined entity", "<a><event>&nbsp;</event></a>", "undefined entity", **XML),
-    refusal("XML that nests too deeply", "<a>" * 100_000, "more than 200 elements", **XML),
-    refusal("XML that breaks off", "<a><event>", "this is not XML here", **XML),
-    refusal("XML with tags in a wrong order", "<a><event></a></event>", "mismatched tag", **XML),
-    refusal("text in place of XML", "plain text", "this is not XML here", **XML),
-    refusal("XML in an unheard-of encoding", '<?xml version="1.0" encoding="klingon"?><a/>', "klingon", **XML),
-    refusal("XML without the element", "<a><happening/></a>", "there is no element event", **XML),
-    *(
-        refusal(
-            f"XML in {name}",
-            f'<?xml version="1.0" encoding="{name}"?><a><event><t>x</t></event></a>',
-            f'"{name}", which is no encoding of text', **XML,
+def cases(table: str) -> Iterator[ParameterSet]:
+    for line in re.sub(r"\n +", " ", table).strip().splitlines():
+        case, outcome = line.rsplit(" => ", 1)
+        sentence, text, *spec = case.split(" :: ")
+        content = unescaped(text).removeprefix("b:")
+        words = yaml.safe_load(
+            f"{{{''.join(spec)}}}".replace("JOIN", yaml.safe_dump(JOIN, default_flow_style=True).strip()[1:-1])
         )
-        for name in ("idna", "punycode", "undefined", "hex", "no-such")
-    ),
-    refusal("text in place of a calendar", "hello", "no iCalendar file", kind="ics"),
-    refusal(
-        "a calendar that breaks off",
-        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n", r":2: the file ends within the VEVENT", kind="ics",
-    ),
-    refusal(
-        "an event without an end",
-        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n",
-        r":3: END:VCALENDAR stands where the VEVENT of line 2 should end", kind="ics",
-    ),
-    refusal("parts within parts", "BEGIN:X\n" * 100, "stand inside one another", kind="ics"),
-    refusal("two columns that differ in case only", "NAME,Name\nx,y\n", '"name"', error=MISSING, wanted="name"),
-    refusal("a required column that is absent", "id\n1\n", '"LINK"', error=MISSING, required=["LINK"]),
-    refusal("a column without any of its aliases", "Titel\n", '"DAY"', error=MISSING, wanted="TITLE|DAY", columns=ALIASES),
-    refusal(
-        "a required column beside an optional one",
-        "id\n1\n", '"end2"', error=MISSING, wanted="id|end", optional="end", required="end2",
-    ),
-    refusal(
-        "another delimiter than agreed",
-        "id;title;date\n1;Jazz;2031-05-14\n", 'lacks the columns "date", "id", "title"$',
-        error=MISSING, wanted="id|title|date", hint="set `source.delimiter` to ';'",
-    ),
-    refusal("a column that no record has", '{"id": 1}\n' * 3000, '"start"', error=MISSING, wanted="start", kind="ndjson"),
-    refusal(
-        "a column that the second table lacks",
-        "id,VENUE\n", r'venues\.csv lacks the column "zip"', error=MISSING, wanted="id|venue.zip", join=JOIN,
-    ),
-    refusal(
-        "two rows of a second table with one key",
-        "id,VENUE\n", r"twice\.csv:2 and again at twice\.csv:4",
-        wanted="id|venue.city", join={**JOIN, "source": {"kind": "csv", "path": "twice.csv"}},
-    ),
-]  # fmt: skip
+        yield pytest.param(content.encode("latin-1") if text.startswith("b:") else content, words, outcome, id=sentence)
 
 
-@pytest.mark.parametrize("of", REFUSALS)
-def test_a_file_that_cannot_be_read_is_refused_as_a_whole(tmp_path: Path, of: Case) -> None:
-    with pytest.raises(of.error, match=of.said) as caught:
-        of.read(tmp_path)
-    assert of.hint in caught.value.hint
+@pytest.mark.parametrize(
+    ("content", "words", "outcome"), [*cases(FILES), *(pytest.param(*case, id=sentence) for sentence, *case in LARGE)]
+)
+def test_what_comes_of_a_file(tmp_path: Path, content: bytes | str, words: dict[str, Any], outcome: str) -> None:
+    for name, venues in {"venues": "v1,Bonn\nv2,Köln\n", "twice": "v1,Bonn\nv2,Ulm\n v1,Köln\n"}.items():
+        (tmp_path / f"{name}.csv").write_text(f"id,city\n{venues}", "utf-8")
+    spec = {**KINDS[words.get("kind", "csv")], **words}
+    wanted, hint = str(spec.pop("wanted", "")), spec.pop("hint", "")
+    columns = wanted.split("|") if wanted else []
+    if error := {"no": BadSourceError, "lacks": MissingColumnsError}.get(outcome.partition(": ")[0]):
+        with pytest.raises(error, match=outcome.partition(": ")[2]) as caught:
+            read(tmp_path, content, *columns, **spec)
+        assert hint in caught.value.hint
+        return
+    rows = read(tmp_path, content, *columns, **spec)
+    said = [
+        f"{row.location.number}{mark} {why.code.value} {why.column} {why.found}"
+        for row in rows
+        for mark, reasons in (("", row.problems), (" warning", row.warnings))
+        for why in reasons
+    ]
+    shown, *problems = outcome.split(" ! ")
+    names = ["|".join(rows[0].cells)] if rows else ["no rows"]
+    assert [*names, *(f"{row.location.number} {'|'.join(row.cells.values())}" for row in rows)] == unescaped(shown).split(" / ")
+    assert said == [unescaped(problem) for problem in problems]
+    assert not hint or hint in next(row.problems[0].hint for row in rows if row.problems)
 
 
-KINDS: dict[str, dict[str, Any]] = {"csv": {}, "tsv": {}, "xlsx": {}, "json": {}, "ndjson": {}, "xml": XML, "ics": {}}
 NO_ROWS: list[tuple[bytes, type[BadSourceError], str, str]] = [
     (b"", EmptySourceError, "empty", ""),
     (b"<!DOCTYPE html><html><body>Please log in", BadSourceError, "web page", "login"),
@@ -550,25 +444,6 @@ def test_a_record_may_stand_across_the_end_of_a_piece(tmp_path: Path, records: l
     assert column(read(tmp_path, json.dumps(long), "id", kind="json"), "id") == [record["id"] for record in long]
 
 
-@pytest.mark.parametrize(
-    ("record", "wanted", "is_rejected"),
-    [
-        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o", True),
-        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o[1].u", True),
-        ('{"o": {"u": 1, "u": 3}}', "o[0].u", True),
-        ('{"o": [{"u": 1, "u": 3}]}', "o[0]", True),
-        ('{"o": {"u": 1}, "o": {"w": 2}}', "o.w", True),
-        ('{"o": {"u": 1}, "ou": 2}', "ou", False),
-        ('{"o": 1, "o": null, "ou": 2}', "ou", False),
-    ],
-)
-def test_a_repeated_name_rejects_the_columns_that_are_made_of_it(
-    tmp_path: Path, record: str, wanted: str, is_rejected: bool
-) -> None:
-    (row,) = read(tmp_path, f"[{record}]", wanted, kind="json", optional=wanted)
-    assert [reason.column for reason in row.problems] == [wanted] * is_rejected
-
-
 AGENDA = """<?xml version="1.0" encoding="iso-8859-1"?>
 <agenda xmlns:dc="urn:x">
   <event id="7">
@@ -640,19 +515,12 @@ END:VCALENDAR
 
 def test_events_of_a_calendar_have_their_properties_as_columns(tmp_path: Path) -> None:
     first, second = read(tmp_path, CALENDAR.replace("\n", "\r\n"), "UID", "SUMMARY", "LOCATION", "DTSTART.TZID", kind="ics")
-    assert {name: cell for name, cell in first.cells.items() if cell} == {
-        "X-WR-TIMEZONE": "Europe/Berlin",
-        "UID": "1@example.org",
-        "SUMMARY": "Jazz, Blues\nund mehr",
-        "SUMMARY.LANGUAGE": "de",
-        "DTSTART": "2026-05-03T19:30:00",
-        "DTSTART.TZID": "Europe/Berlin",
-        "DTEND": "2026-05-03T20:00:00Z",
-        "RRULE": "FREQ=WEEKLY;COUNT=3",
-        "EXDATE": "2026-05-10T19:30:00;2026-05-17T19:30:00;2026-05-24T19:30:00",
-        "CATEGORIES": "Music;Arts, Crafts",
-        "URL": "https://example.org/a?b=c\\d",
-    }
+    assert "|".join(f"{name}={cell}" for name, cell in first.cells.items() if cell) == (
+        "X-WR-TIMEZONE=Europe/Berlin|UID=1@example.org|SUMMARY=Jazz, Blues\nund mehr|SUMMARY.LANGUAGE=de"
+        "|DTSTART=2026-05-03T19:30:00|DTSTART.TZID=Europe/Berlin|DTEND=2026-05-03T20:00:00Z|RRULE=FREQ=WEEKLY;COUNT=3"
+        "|EXDATE=2026-05-10T19:30:00;2026-05-17T19:30:00;2026-05-24T19:30:00|CATEGORIES=Music;Arts, Crafts"
+        "|URL=https://example.org/a?b=c\\d"
+    )
     of_second = [second.cells[name] for name in ("DTSTART", "DTEND", "RECURRENCE-ID", "STATUS", "LOCATION")]
     assert of_second == ["2026-06-01", "2026-06-03", "2026-06-01", "CANCELLED", ""]
     assert str(second.location) == "events.file:24"

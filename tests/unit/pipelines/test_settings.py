@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,87 @@ from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 
 SECRET = "sk-unit-very-secret-0042"
+PASSWORD, TOKEN, CONSUMER = "Sommer-Regen-77", "tok9QxWv3LmZ", "cs-4417-very-secret"
+KEY_LINES = (
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
+    "MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu",
+    "vQ==",
+)
+KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----", ""])
 
 
-def test_an_empty_environment_has_sound_defaults(tmp_path: Path) -> None:
-    settings = read_settings({}, tmp_path)
-    assert settings.feeds == tmp_path / "mappings" / "feeds"
-    assert settings.state_url == f"sqlite:///{tmp_path}/.eventsync/state.db"
-    assert settings.dagster_home == tmp_path / ".eventsync" / "dagster"
-    assert (settings.namespace, settings.log_format, settings.log_level) == ("default", "pretty", "warning")
-    assert settings.allow_private_images is False
-    google, salesforce = settings.access.google, settings.access.salesforce
-    assert (google.credentials, google.api_url, salesforce.username, salesforce.domain) == (None, "", "", "login")
+def all_set(folder: Path) -> Mapping[str, str]:
+    (folder / "org.pem").write_text(KEY, "ascii")
+    (folder / "consumer").write_text(f"{CONSUMER}\n", "utf-8")
+    account = {"type": "service_account", "client_email": "rows@demo.iam.gserviceaccount.com", "private_key": KEY}
+    (folder / "google.json").write_text(json.dumps(account), "utf-8")
+    return {
+        "GOOGLE_APPLICATION_CREDENTIALS": "google.json",
+        "EVENTSYNC_SHEETS_URL": "http://127.0.0.1:8123/",
+        "SALESFORCE_USERNAME": "sync@example.org",
+        "SALESFORCE_PASSWORD": PASSWORD,
+        "SALESFORCE_SECURITY_TOKEN": TOKEN,
+        "SALESFORCE_CONSUMER_KEY": "3MVG9example",
+        "SALESFORCE_CONSUMER_SECRET_FILE": "consumer",
+        "SALESFORCE_PRIVATEKEY_FILE": "org.pem",
+        "SALESFORCE_DOMAIN": "acme--uat.sandbox.my",
+        "SALESFORCE_INSTANCE_URL": "https://acme.my.salesforce.com",
+    }
+
+
+HERE = Path("/srv/events")
+DEFAULTS = {
+    "feeds": HERE / "mappings" / "feeds",
+    "state_url": f"sqlite:///{HERE}/.eventsync/state.db",
+    "dagster_home": HERE / ".eventsync" / "dagster",
+    "namespace": "default",
+    "log_format": "pretty",
+    "log_level": "warning",
+    "allow_private_images": False,
+    "access.google.credentials": None,
+    "access.google.api_url": "",
+    "access.salesforce.username": "",
+    "access.salesforce.domain": "login",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, DEFAULTS),
+        ({"EVENTSYNC_LOG": "json"}, {"log_format": "json", "log_level": "info"}),
+        ({"EVENTSYNC_LOG": "debug"}, {"log_format": "pretty", "log_level": "debug"}),
+        ({"EVENTSYNC_LOG": "json,warning"}, {"log_format": "json", "log_level": "warning"}),
+        ({"EVENTSYNC_LOG": ""}, {"log_format": "pretty", "log_level": "warning"}),
+        ({"EVENTSYNC_STATE_URL": "sqlite:///here.db"}, {"state_url": f"sqlite:///{HERE}/here.db"}),
+        ({"EVENTSYNC_STATE_URL": "sqlite:////var/here.db"}, {"state_url": "sqlite:////var/here.db"}),
+        ({"EVENTSYNC_STATE_URL": "postgresql+psycopg://db.example/x"}, {"state_url": "postgresql+psycopg://db.example/x"}),
+    ],
+)
+def test_settings_have_sound_defaults_and_are_found_from_the_working_folder(
+    environ: dict[str, str], found: dict[str, object]
+) -> None:
+    assert {name: attrgetter(name)(read_settings(environ, HERE)) for name in found} == found
+
+
+def test_a_dotenv_file_and_files_with_keys_are_read_and_the_environment_goes_before_them(tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbf" + f"{SECRET}\r\n".encode())
+    for environ in ({"EVENT_API_KEY": f"{SECRET} "}, {"EVENT_API_KEY": f"\n{SECRET}\n"}, {"EVENT_API_KEY_FILE": "key.txt"}):
+        assert read_settings(environ, tmp_path).api_key.get_secret_value() == SECRET
+    (tmp_path / ".env").write_text(f"EVENT_API_KEY={SECRET}\nEVENTSYNC_NAMESPACE=from-file\n", "utf-8")
+    settings = read_settings({"EVENTSYNC_NAMESPACE": "from-environment"}, tmp_path)
+    assert (settings.api_key.get_secret_value(), settings.namespace) == (SECRET, "from-environment")
+
+
+def test_access_to_sources_is_read_from_where_it_is_said_to_be(tmp_path: Path) -> None:
+    access = read_settings(all_set(tmp_path), tmp_path).access
+    assert (access.google.credentials, access.google.api_url) == (tmp_path / "google.json", "http://127.0.0.1:8123")
+    org = access.salesforce
+    secrets = (org.password, org.security_token, org.consumer_secret)
+    assert [one.get_secret_value() for one in secrets] == [PASSWORD, TOKEN, CONSUMER]
+    assert (org.username, org.consumer_key) == ("sync@example.org", "3MVG9example")
+    assert (org.privatekey_file, org.domain) == (tmp_path / "org.pem", "acme--uat.sandbox.my")
+    assert org.instance_url == "https://acme.my.salesforce.com"
 
 
 @pytest.mark.parametrize(
@@ -77,25 +148,6 @@ def test_the_password_of_an_address_is_masked_as_it_stands_and_as_it_is_meant_ev
     assert "words" not in settings.mask.hide("p%40ss-words-17 and p@ss-words-17")
 
 
-def test_a_dotenv_file_is_read_and_the_environment_goes_before_it(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text(f"EVENT_API_KEY={SECRET}\nEVENTSYNC_NAMESPACE=from-file\n", "utf-8")
-    settings = read_settings({"EVENTSYNC_NAMESPACE": "from-environment"}, tmp_path)
-    assert settings.api_key.get_secret_value() == SECRET
-    assert settings.namespace == "from-environment"
-
-
-@pytest.mark.parametrize(
-    ("url", "kept"),
-    [
-        ("sqlite:///here.db", "sqlite:///{cwd}/here.db"),
-        ("sqlite:////var/lib/here.db", "sqlite:////var/lib/here.db"),
-        ("postgresql+psycopg://db.example/eventsync", "postgresql+psycopg://db.example/eventsync"),
-    ],
-)
-def test_a_state_file_is_found_from_the_working_folder(tmp_path: Path, url: str, kept: str) -> None:
-    assert read_settings({"EVENTSYNC_STATE_URL": url}, tmp_path).state_url == kept.format(cwd=tmp_path)
-
-
 def test_the_destination_keeps_services_and_namespaces_apart_however_the_address_ends(tmp_path: Path) -> None:
     def destination(url: str, namespace: str) -> str:
         return read_settings({"EVENT_API_BASE_URL": url, "EVENTSYNC_NAMESPACE": namespace}, tmp_path).destination
@@ -103,66 +155,6 @@ def test_the_destination_keeps_services_and_namespaces_apart_however_the_address
     ends = ("", "/", "/api/public/v1", "/api/public/v1/")
     assert {destination(f"https://events.example.org{end}", "default") for end in ends} == {"https://events.example.org#default"}
     assert len({destination(url, name) for url in ("https://a.example", "https://b.example") for name in ("x", "y")}) == 4
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("json", ("json", "info")),
-        ("debug", ("pretty", "debug")),
-        ("json,warning", ("json", "warning")),
-        ("", ("pretty", "warning")),
-    ],
-)
-def test_the_log_is_asked_for_in_words(tmp_path: Path, words: str, told: tuple[str, str]) -> None:
-    settings = read_settings({"EVENTSYNC_LOG": words}, tmp_path)
-    assert (settings.log_format, settings.log_level) == told
-
-
-def test_blanks_around_a_key_do_not_count_nor_what_some_editors_put_before_it(tmp_path: Path) -> None:
-    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbf" + f"{SECRET}\r\n".encode())
-    for environ in ({"EVENT_API_KEY": f"{SECRET} "}, {"EVENT_API_KEY": f"\n{SECRET}\n"}, {"EVENT_API_KEY_FILE": "key.txt"}):
-        assert read_settings(environ, tmp_path).api_key.get_secret_value() == SECRET
-
-
-PASSWORD, TOKEN, CONSUMER = "Sommer-Regen-77", "tok9QxWv3LmZ", "cs-4417-very-secret"
-KEY_LINES = (
-    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
-    "MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu",
-    "vQ==",
-)
-KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----", ""])
-
-
-def all_set(folder: Path) -> Mapping[str, str]:
-    (folder / "org.pem").write_text(KEY, "ascii")
-    (folder / "consumer").write_text(f"{CONSUMER}\n", "utf-8")
-    account = {"type": "service_account", "client_email": "rows@demo.iam.gserviceaccount.com", "private_key": KEY}
-    (folder / "google.json").write_text(json.dumps(account), "utf-8")
-    return {
-        "GOOGLE_APPLICATION_CREDENTIALS": "google.json",
-        "EVENTSYNC_SHEETS_URL": "http://127.0.0.1:8123/",
-        "SALESFORCE_USERNAME": "sync@example.org",
-        "SALESFORCE_PASSWORD": PASSWORD,
-        "SALESFORCE_SECURITY_TOKEN": TOKEN,
-        "SALESFORCE_CONSUMER_KEY": "3MVG9example",
-        "SALESFORCE_CONSUMER_SECRET_FILE": "consumer",
-        "SALESFORCE_PRIVATEKEY_FILE": "org.pem",
-        "SALESFORCE_DOMAIN": "acme--uat.sandbox.my",
-        "SALESFORCE_INSTANCE_URL": "https://acme.my.salesforce.com",
-    }
-
-
-def test_everything_is_read_from_where_it_is_said_to_be(tmp_path: Path) -> None:
-    access = read_settings(all_set(tmp_path), tmp_path).access
-    assert access.google.credentials == tmp_path / "google.json"
-    assert access.google.api_url == "http://127.0.0.1:8123"
-    org = access.salesforce
-    assert [org.password.get_secret_value(), org.security_token.get_secret_value()] == [PASSWORD, TOKEN]
-    assert (org.username, org.consumer_key) == ("sync@example.org", "3MVG9example")
-    assert org.consumer_secret.get_secret_value() == CONSUMER
-    assert (org.privatekey_file, org.domain) == (tmp_path / "org.pem", "acme--uat.sandbox.my")
-    assert org.instance_url == "https://acme.my.salesforce.com"
 
 
 def test_no_secret_is_shown_with_the_settings_and_each_is_masked_in_what_leaves_the_process(tmp_path: Path) -> None:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import ColumnElement, Table, func, select, true, update
-from unit.state.world import DESTINATION, FEED, World, answer, row
+from unit.state.world import DESTINATION, FEED, World, row
 
-from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Postponed, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.outcome import MappedRow, RowLocation, RowOutcome, Skipped
+from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import ProblemKind
-from state.ledger.accounts import DEFAULT_POLICY, StagePolicy, StageReport
-from state.ledger.choices import Instruction, Option
+from state.ledger.choices import Change, Instruction, NoChange
 from state.ledger.decisions import Decisions
-from state.ledger.entries import duplicate_digest_of
+from state.ledger.lease import Lease
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
@@ -26,48 +22,6 @@ from state.tables import ENTRY
 BOOK = FeedScope(DESTINATION, FEED)
 OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
 CANCELLED = Skipped(RowLocation("agenda.csv:7"), "cancelled", RowKey("a"), is_cancelled=True)
-ENDS: dict[str, list[Verdict]] = {
-    "sent": [],
-    "refused": [Refusal(answer(400))],
-    "blocked": [Blocked(answer(403))],
-    "uncertain": [Uncertain(answer(503))],
-    "conflict": [Conflict(answer(409))],
-    "unconfirmed": [Unconfirmed(answer(409))],
-    "denied": [Postponed(answer(401), KeyRefusedError("the key is revoked"))],
-}
-
-
-def evening(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
-    """A row with a whole payload: rows of one title look like copies of each other."""
-    place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
-    body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
-    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=duplicate_digest_of(body))
-
-
-def play(world: World, story: str, policy: StagePolicy = DEFAULT_POLICY) -> StageReport | None:
-    """Lead row `a` through a story, and return the report of its last read.
-
-    `gone` and `cancelled` are reads, a word of `ENDS` is a run that ends in that, `cut` one that is killed before the answer,
-    `later` a day after which keys may be forgotten, the name of an option a person's decision, and any other word the title
-    under which the source has the row.
-    """
-    report = None
-    for word in story.split():
-        if word in ENDS:
-            world.publish(*ENDS[word])
-        elif word == "cut":
-            world.outbox().settle_and_claim([], 1)
-            world.crash()
-        elif word == "later":
-            world.clock.turn(hours=25)
-            world.crash()
-            world.outbox()
-        elif f"--{word}" in set(Option):
-            resolve(world, "a", Instruction(Option(f"--{word}")))
-        else:
-            reads: dict[str, list[RowOutcome]] = {"gone": [], "cancelled": [CANCELLED]}
-            report = world.stage(reads.get(word, [evening("a", word)]), policy=policy)
-    return report
 
 
 def delivered(world: World, *rows: MappedRow) -> None:
@@ -93,9 +47,14 @@ def count(world: World, table: Table, where: ColumnElement[bool] | None = None) 
         return connection.execute(counting).scalar_one()
 
 
-def resolve(world: World, key: str, choice: Instruction) -> None:
+def decisions(world: World, *others: Lease) -> Decisions:
+    return Decisions(world.ledger.fence("", world.lease.token), "ann@desk", others)
+
+
+def resolve(world: World, key: str, choice: Instruction) -> Change | NoChange:
     """Record a person's decision about a row."""
-    Decisions(world.ledger.fence("", world.lease.token), "ann@desk").resolve([RowKey(key)], choice)
+    (found,) = decisions(world).resolve([RowKey(key)], choice)
+    return found.outcome
 
 
 def problems(world: World, kind: ProblemKind) -> list[str]:

@@ -6,22 +6,38 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from unit.state.books import BOOK, CANCELLED, ENDS, OVER, TO_COME, event, put, resolve
-from unit.state.world import START, World, answer, rejection, row, skipped
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, decisions, event, put, resolve
+from unit.state.world import FEED, START, World, answer, rejection, row, skipped
 
-from mappings.delivery import Blocked, Receipt
+from connectors.errors import KeyRefusedError
+from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.errors import TransientError
 from mappings.outcome import Cover, RowOutcome
-from mappings.row_key import RowKey
-from state.ledger.accounts import DEFAULT_POLICY, ReadKind, StagePolicy, StageReport
+from mappings.row_key import RowKey, idempotency_key
+from state.ledger.accounts import DEFAULT_POLICY, ReadAccount, ReadKind, StagePolicy, StageReport
 from state.ledger.choices import Instruction, Option
 from state.ledger.entries import is_of_change
 from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
 
-VERDICTS = ENDS | {
+VERDICTS: dict[str, list[Verdict]] = {
+    "sent": [],
+    "refused": [Refusal(answer(400))],
+    "refused at once": [Refusal(answer(0, ""), attempts=0)],
+    "refused anew": [Refusal(answer(400, "req-2")), Refusal(answer(400, "req-3"))],
+    "blocked": [Blocked(answer(403))],
+    "uncertain": [Uncertain(answer(503))],
+    "conflict": [Conflict(answer(409))],
+    "superseded": [Superseded(answer(409))],
+    "unconfirmed": [Unconfirmed(answer(409))],
+    "denied": [Postponed(answer(401), KeyRefusedError("the key is revoked"))],
+    "paced": [Postponed(answer(429), TransientError("come back later"), attempts=0)],
     "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
+    "next key": [Superseded(answer(400)), Receipt(2_000, answer(201))],
+    "next key taken": [Superseded(answer(400)), Superseded(answer(409))],
     "delivered as 2000": [Receipt(2_000, answer(201))],
 }
+"""What the service answers to the oldest row that is owed; all others arrive."""
 WAYS = {
     "drafting": StagePolicy(on_change="create_draft_again"),
     "ignoring": StagePolicy(on_change="ignore", on_vanish="ignore"),
@@ -33,6 +49,7 @@ WAYS = {
     **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
 }
 """How a read differs from the usual one."""
+NOTHING = StageReport("", is_whole=True, account=ReadAccount())
 EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
 
 
@@ -57,30 +74,43 @@ def outcome(word: str) -> RowOutcome:
 
 
 def play(world: World, story: str) -> StageReport:
-    """Let the steps of a story happen, and return the report of the last read.
+    """Let the steps of a story happen, and return the report of the last read, or one of nothing.
 
-    A step is an answer to the oldest row that is owed (the others arrive), a decision (`--ignore a`), `claimed`, `crash`,
-    `100 days`, `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
+    A step is a word of `VERDICTS`, a decision (`--ignore a`, `--same-as n a`, `retry`), `claimed`, `crash`, `cut` (both),
+    `100 days`, `25 hours` (and a run), `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
     """
-    report = None
+    report = NOTHING
     for step in map(str.strip, story.split("|")):
         words = step.split()
         if step in VERDICTS:
             world.publish(*VERDICTS[step])
-        elif step == "claimed":
-            world.outbox().settle_and_claim([], 1)
-        elif step == "crash":
-            world.crash()
+        elif step in {"claimed", "crash", "cut"}:
+            if step != "crash":
+                world.outbox().settle_and_claim([], 1)
+            if step != "claimed":
+                world.crash()
         elif step.endswith(" days"):
             world.clock.turn(days=int(words[0]))
+        elif step.endswith(" hours"):
+            world.clock.turn(hours=int(words[0]))
+            world.crash()
+            world.outbox()
         elif step.endswith(" is removed"):
             put(world, words[0], removed_at=START)
+        elif step == "retry":
+            decisions(world).retry()
         elif step.startswith("--"):
-            resolve(world, words[1], Instruction(Option(words[0])))
+            resolve(world, words[1], instruction(words[0], *words[2:]))
         else:
             report = _read(world, step)
-    assert report is not None
     return report
+
+
+def instruction(option: str, other: str = "") -> Instruction:
+    """Return a choice by its option: the event that is named, or the row."""
+    if option == Option.EVENT_ID:
+        return Instruction(Option.EVENT_ID, event_id=int(other))
+    return Instruction(Option(option), RowKey(other) if other else None)
 
 
 def _read(world: World, step: str) -> StageReport:
@@ -113,6 +143,7 @@ def stands(entry: RowRecord) -> str:
     drift += f" {_wish(entry.drift_body, entry.row_key)}" if entry.drift_body else ""
     gone = f"gone {entry.vanished_by}" if entry.vanished_at else "over" if entry.past_at else ""
     earlier = f"+{len(entry.earlier_event_ids)}" if entry.earlier_event_ids else ""
+    applied = f"shown {_wish(entry.baseline_body, entry.row_key)}" if entry.baseline_body else ""
     decided = f"{'removed ' if entry.removed_at else ''}{entry.decision or ''}"
     usual = 1000 + entry.entry_id if entry.state == "delivered" else None
     event_id = "" if entry.event_id == usual else f"as {entry.event_id}"
@@ -124,6 +155,7 @@ def stands(entry: RowRecord) -> str:
         _wish(entry.body, entry.row_key),
         revision,
         earlier,
+        applied,
         drift,
         gone,
         like,
@@ -137,6 +169,28 @@ def picture(world: World) -> str:
     return ", ".join(map(stands, LedgerQueries(world.engine).every_row(BOOK, RowFilter())))
 
 
+def _request(world: World, intent: Intent) -> str:
+    """Return what is sent of a row: under which key, in which words, and what is known of earlier attempts."""
+    revision = world.known(intent.row_key).revision
+    if not is_of_change(revision):
+        assert intent.key == idempotency_key("tests", FEED, intent.row_key, revision=revision)
+    words = (
+        intent.row_key,
+        "anew" if is_of_change(revision) else f"key {revision}" if revision else "",
+        _wish(intent.body, intent.row_key),
+        "unanswered" * intent.is_unanswered,
+        "limited" * intent.is_limited,
+        f"refused by {intent.refused_request_id}" * bool(intent.refused_request_id),
+        f"denied by {intent.denial.request_id}{' resent' * intent.denial.is_resent}" if intent.denial else "",
+    )
+    return " ".join(" ".join(words).split())
+
+
+def goes_out(world: World) -> str:
+    """Return what the next run sends, in order."""
+    return ", ".join(_request(world, intent) for intent in world.outbox().settle_and_claim([], 99))
+
+
 def stories(text: str, names: tuple[str, ...] = ("story", "numbers", "ledger")) -> pytest.MarkDecorator:
     """Parametrise a test with stories: under each sentence lines of `story => numbers of its last read => the ledger then`."""
     cases: list[tuple[str, ...]] = []
@@ -146,6 +200,6 @@ def stories(text: str, names: tuple[str, ...] = ("story", "numbers", "ledger")) 
         if line[0] != " ":
             sentence = line
             continue
-        cases.append(tuple(part.strip() for part in line.split("=>")))
+        cases.append(tuple(" ".join(part.split()) for part in line.split("=>")))
         ids.append(sentence)
     return pytest.mark.parametrize(names, cases, ids=ids)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, event
-from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt, row
+from unit.state.story import VERDICTS, goes_out, picture, play, stories
+from unit.state.world import DESTINATION, FEED, World, answer, receipt, row
 
-from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Postponed, Receipt, Superseded, Uncertain, Verdict
 from mappings.errors import TransientError
 from mappings.outcome import Cover
 from mappings.row_key import RowKey
@@ -17,8 +18,7 @@ from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import NotClaimedError, Settled, open_outbox
 from state.ledger.stage import open_stage
-from state.ledger.standing import FeedScope
-from state.queries import LedgerQueries, RowFilter
+from state.queries import LedgerQueries
 
 PAUSED = TransientError("come back later")
 COVER = Cover("https://img.example/a.jpg", "draft")
@@ -58,59 +58,66 @@ def test_a_claim_is_on_record_before_anything_is_sent_and_leads_to_the_same_requ
     assert (dead.outcome, "run-3 carries on" in dead.message) == ("lost", True)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "state", "is_owed"),
-    [
-        (Receipt(4711, answer(201, "req-1"), attempts=3), EntryState.DELIVERED, False),
-        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED, False),
-        (Refusal(answer(400)), EntryState.REFUSED, False),
-        (Blocked(answer(403)), EntryState.BLOCKED, True),
-        (Blocked(answer(404)), EntryState.BLOCKED, True),
-        (Uncertain(answer(503)), EntryState.UNCERTAIN, True),
-        (Conflict(answer(409)), EntryState.CONFLICT, False),
-        (Superseded(answer(409)), EntryState.CONFLICT, False),
-    ],
+@stories(
+    """
+each answer counts once, and the row is owed again as the same request unless a person must decide
+    a | sent => a delivered =>
+    a | unconfirmed => a delivered_unconfirmed =>
+    a | refused => a refused =>
+    a | blocked => a blocked => a denied by req-x
+    a | blocked unanswered => a blocked => a unanswered denied by req-x
+    a | uncertain => a uncertain => a unanswered
+    a | conflict => a conflict =>
+    a | superseded => a conflict =>
+    a | denied => a pending => a denied by req-x
+    a | paced => a pending => a
+    a | cut => a pending => a unanswered
+a blocked row that has vanished is left alone
+    a | blocked | nothing => a blocked over =>
+what was postponed without a trace may still change
+    a:A | paced | a:B => a pending B => a B
+a row whose cover cannot be used is refused without a trace
+    a* | refused at once | a:B => a pending B => a B
+a corrected row goes on under its next key in the same drain once
+    a:A | refused | a:B | next key | retry => a delivered as 2000 B key 1 =>
+    a:A | refused | a:B | next key taken => a conflict B key 1 =>
+a key may be forgotten a day after the first attempt
+    a b | cut | 20 hours => a pending, b pending => a unanswered, b
+    a b | cut | 20 hours | cut | 5 hours => a uncertain, b pending => b
+""",
+    names=("story", "ledger", "requests"),
 )
-def test_each_answer_is_counted_once_and_owed_again_with_the_same_request_unless_a_person_must_decide(
-    world: World, verdict: Verdict, state: EntryState, is_owed: bool
+def test_what_is_owed_goes_out_as_the_same_request_unless_nothing_was_created(
+    world: World, story: str, ledger: str, requests: str
 ) -> None:
+    play(world, story)
+    assert (picture(world), goes_out(world)) == (ledger, requests)
+
+
+ANSWERS = [Receipt(4711, answer(201, "req-1"), attempts=3), *(verdicts[0] for verdicts in VERDICTS.values() if verdicts)]
+
+
+@pytest.mark.parametrize("verdict", ANSWERS, ids=str)
+def test_an_answer_is_kept_counted_and_taken_once(world: World, verdict: Verdict) -> None:
     world.stage([row("a")])
     outbox = world.outbox()
-    (before,) = outbox.settle_and_claim([], 1)
-    outbox.settle_and_claim([Settled(before, verdict)], 0)
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(intent, verdict)], 0)
     entry = world.known("a")
     event_id = verdict.event_id if isinstance(verdict, Receipt) else None
-    assert (entry.state, entry.event_id, entry.answer, entry.attempts) == (state, event_id, verdict.answer, verdict.attempts)
-    assert outbox.account() == replace(PublishAccount(carried_over=1), **{state.value: 1})
+    assert (entry.event_id, entry.answer, entry.attempts) == (event_id, verdict.answer, verdict.attempts)
+    assert outbox.account() == replace(PublishAccount(carried_over=1), **{entry.state.value: 1})
     with pytest.raises(NotClaimedError, match="a, which this drain does not hold"):
-        outbox.settle_and_claim([Settled(before, verdict)], 0)
-    again = [(intent.key, intent.body, intent.is_unanswered) for intent in world.outbox().settle_and_claim([], 9)]
-    assert again == ([(before.key, before.body, isinstance(verdict, Uncertain))] if is_owed else [])
+        outbox.settle_and_claim([Settled(intent, verdict)], 0)
 
 
-def test_a_blocked_row_that_has_vanished_is_left_alone(world: World) -> None:
-    world.stage([row("a")])
-    world.publish(Blocked(answer(404)))
-    world.stage([])
-    assert world.outbox().settle_and_claim([], 9) == []
-    assert world.known("a").state is EntryState.BLOCKED
-
-
-def test_an_unanswered_row_waits_for_a_person_once_its_key_may_be_forgotten_since_its_first_attempt(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    world.outbox().settle_and_claim([], 1)
-    world.clock.turn(hours=20)
-    world.crash()
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert (intent.row_key, intent.is_unanswered) == ("a", True)
+def test_a_row_whose_key_may_be_forgotten_is_counted_by_the_run_that_finds_it(world: World) -> None:
+    play(world, "a b | cut | 20 hours | claimed")
     world.clock.turn(hours=5)
     world.crash()
-    outbox = world.outbox()
-    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["b"]
-    assert world.known("a").state is EntryState.UNCERTAIN
-    assert (outbox.account(), outbox.owed) == (PublishAccount(carried_over=2, uncertain=1, pending=1), 1)
-    later = world.outbox()
-    assert (later.owed, later.account()) == (1, PublishAccount(carried_over=1, pending=1))
+    for counts in ({"carried_over": 2, "uncertain": 1}, {"carried_over": 1}):
+        outbox = world.outbox()
+        assert (outbox.account(), outbox.owed) == (PublishAccount(**counts, pending=1), 1)
 
 
 def test_a_drain_that_lasts_hands_out_no_row_whose_key_may_be_forgotten_by_then(world: World) -> None:
@@ -122,34 +129,21 @@ def test_a_drain_that_lasts_hands_out_no_row_whose_key_may_be_forgotten_by_then(
     assert outbox.settle_and_claim([], 1) == []
 
 
-def test_a_postponed_row_is_not_handed_out_twice_in_one_drain_and_may_still_change(world: World) -> None:
-    world.stage([row("a", "first")])
+def test_a_postponed_row_is_not_handed_out_twice_in_one_drain(world: World) -> None:
+    world.stage([row("a")])
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 1)
     assert outbox.settle_and_claim([Settled(intent, Postponed(answer(429), PAUSED, attempts=0))], 9) == []
-    assert outbox.account() == PublishAccount(carried_over=1, pending=1)
-    entry = world.known("a")
-    assert (entry.state, entry.attempts, entry.unanswered_at) == (EntryState.PENDING, 0, None)
-    assert world.stage([row("a", "second")]).account.new == 1
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.body == body_of("second")
-    world.crash()
-    world.publish(Postponed(answer(401), PAUSED))
-    assert world.known("a").unanswered_at is not None, "an earlier attempt is still without an answer"
+    assert (outbox.account(), world.known("a").unanswered_at) == (PublishAccount(carried_over=1, pending=1), None)
 
 
-def test_a_corrected_row_goes_on_under_its_next_key_in_the_same_drain_once(world: World) -> None:
-    world.stage([row("a", "first")])
-    world.publish(Refusal(answer(400, "req-7")))
-    world.stage([row("a", "second")])
+def test_a_row_that_goes_on_under_its_next_key_counts_once_for_the_limit_and_the_account(world: World) -> None:
+    play(world, "a:A | refused | a:B c")
     outbox = world.outbox(limit=1)
-    (first,) = outbox.settle_and_claim([], 5)
-    (second,) = outbox.settle_and_claim([Settled(first, Superseded(answer(400, "req-7")))], 5)
-    assert (second.body, second.refused_request_id) == (first.body, "")
-    assert second.key != first.key
-    assert outbox.settle_and_claim([Settled(second, Superseded(answer(409)))], 5) == []
-    assert world.known("a").state is EntryState.CONFLICT
-    assert outbox.account() == PublishAccount(carried_over=1, conflict=1)
+    (intent,) = outbox.settle_and_claim([], 5)
+    (again,) = outbox.settle_and_claim([Settled(intent, Superseded(answer(400)))], 5)
+    assert outbox.settle_and_claim([Settled(again, Superseded(answer(409)))], 5) == []
+    assert outbox.account() == PublishAccount(carried_over=2, conflict=1, pending=1)
 
 
 @pytest.mark.parametrize(
@@ -188,15 +182,6 @@ def test_a_cover_is_pinned_before_the_first_attempt_begins_and_until_then_nothin
     assert world.stage([row("a", cover=COVER)]).account.unchanged == 1
 
 
-def test_a_row_whose_cover_cannot_be_used_is_refused_without_a_trace_at_the_service(world: World) -> None:
-    world.stage([row("a", cover=COVER)])
-    world.publish(Refusal(answer(0, ""), attempts=0))
-    assert (world.known("a").state, world.known("a").attempts) == (EntryState.REFUSED, 0)
-    world.stage([row("a", "mended")])
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.refused_request_id == ""
-
-
 def test_a_run_that_lost_its_lease_settles_nothing(world: World) -> None:
     world.stage([row("a")])
     outbox = world.outbox()
@@ -220,17 +205,6 @@ def test_a_run_keeps_its_accounts_and_goes_on_with_its_record_when_it_is_begun_a
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
     begun = LedgerQueries(world.engine).runs()[0]
     assert (begun.outcome, begun.finished_at, begun.dagster_run_id) == (None, None, "d-1")
-
-
-def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:
-    world.stage([row(key) for key in "abc"])
-    world.publish(Refusal(answer(400)))
-    books, book = LedgerQueries(world.engine), FeedScope(DESTINATION, FEED)
-    refused = RowFilter(states=frozenset({EntryState.REFUSED}))
-    assert [entry.row_key for entry in books.every_row(book, refused)] == ["a"]
-    first = books.rows(book, RowFilter(), limit=2)
-    rest = books.rows(book, RowFilter(), after=first[-1].entry_id, limit=2)
-    assert [entry.row_key for entry in (*first, *rest)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)

@@ -13,8 +13,9 @@ from sqlalchemy import Engine, select
 from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
+from mappings.row_key import FeedName, RowKey, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
+from state.ledger.entries import duplicate_digest_of
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled, open_outbox
@@ -49,8 +50,12 @@ class Clock:
         return LeaseClock(self, is_servers=False)
 
 
-def body_of(title: str, *, status: str = "published") -> bytes:
-    return json.dumps({"status": status, "title": title}, separators=(",", ":"), sort_keys=True).encode()
+TIMES_AND_PLACE = {"channelId": 7, "startAt": "2030-05-01T20:00:00+02:00", "approxLocation": {"city": {"placeId": "lis"}}}
+
+
+def body_of(title: str, *, status: str = "published", **more: str) -> bytes:
+    said = TIMES_AND_PLACE | {"status": status, "title": title} | more
+    return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 
 def row(
@@ -62,16 +67,17 @@ def row(
     twin: str | None = None,
     cover: Cover | None = None,
     warnings: tuple[Reason, ...] = (),
+    **more: str,
 ) -> MappedRow:
-    """A row that maps to an event; by default rows of different keys never look like copies of each other."""
-    body = body_of(title or f"Title of {key}", status=status)
+    """A row that maps to an event; rows of one title look like copies of each other, by default those of one key alone."""
+    body = body_of(title or f"Title of {key}", status=status, **more)
     return MappedRow(
         location=RowLocation(place or f"agenda.csv:{key}"),
         row_key=RowKey(key),
         body=body,
         fingerprint=fingerprint(body, cover.url if cover else ""),
         row_digest=row_digest(b"mapping", (title or key, status)),
-        duplicate_digest=duplicate_digest(7, twin or key, "2026-04-01T20:00:00+02:00", "Lisboa"),
+        duplicate_digest=duplicate_digest_of(body if twin is None else body_of(f"Title of {twin}")),
         channel_id=7,
         cells={"REF": key, "TITLE": title or ""},
         cover=cover,

@@ -1,0 +1,101 @@
+"""Stories of one line a step: a command or a change of the world, and what must be seen of it then."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+from contextlib import closing
+
+import yaml
+from unit.cli.conftest import FEED, MAPPING, ROWS, Decider, holds
+
+from state.enums import Waiting
+
+IN_CONFLICT = "run => 0\nforget\nswitch idempotency: refuse\nrun => 1\nstates => conflict 3"
+"""The state DB was lost, and the service answers 409 for every key that it has seen."""
+
+
+def told_in(text: str) -> dict[str, str]:
+    """Part a text of several stories, each below its `# title`."""
+    stories = (part.partition("\n") for part in text.strip().removeprefix("# ").split("\n# "))
+    return {title: steps.replace("in conflict\n", f"{IN_CONFLICT}\n") for title, _, steps in stories}
+
+
+def follow(decider: Decider, story: str) -> None:
+    """Do each line: `words of a command => exit code | a text it shows | !a text it does not show | {part of its document}`.
+
+    `<Jazz>` is the id of the event with that title.
+    """
+    for line in story.splitlines():
+        step, _, seen = re.sub(r"<(\w+)>", lambda title: decider.event_id(title[1]), line).partition(" => ")
+        verb, _, rest = step.partition(" ")
+        if verb in CHANGES:
+            CHANGES[verb](decider, rest)
+        elif verb in VIEWS:
+            assert VIEWS[verb](decider, rest) == seen, line
+        else:
+            _command(decider, verb, rest, seen.split(" | ") if seen else [])
+
+
+def _command(decider: Decider, verb: str, rest: str, seen: list[str]) -> None:
+    feed = [] if verb in {"runs", "metrics", "state", "prune"} else [FEED]
+    code = int(seen.pop(0)) if seen and seen[0].isdigit() else None
+    documents = [yaml.safe_load(one) for one in seen if one[0] == "{"]
+    more = [*(["--no-dagster"] if verb == "run" and "--dry-run" not in rest else []), *(["--json"] if documents else [])]
+    said = decider.desk.run(verb, *feed, *shlex.split(rest), *more, code=code)
+    written = [word for word in rest.split() if word.endswith((".html", ".csv"))]
+    words = " ".join([said.words, *((decider.desk.folder / name).read_text("utf-8-sig") for name in written)])
+    assert "Traceback" not in words
+    assert [one for one in documents if not holds(said.document, one)] == [], said.out
+    for text in (one for one in seen if one[0] != "{"):
+        assert (text.removeprefix("!") in words) is (text[0] != "!"), (text, words)
+
+
+def _source(decider: Decider, rows: str) -> None:
+    """Rows that are parted by ` / `; of a row of `ROWS` the first cell will do."""
+    known = {row.partition(",")[0]: row for row in ROWS}
+    decider.desk.source([known.get(row, row) for row in rows.split(" / ")])
+
+
+def _mapping(decider: Decider, change: str) -> None:
+    old, _, new = change.partition(" -> ")
+    assert old in MAPPING
+    decider.desk.mapping(MAPPING.partition("examples:")[0].replace(old, new.replace("\\n", "\n")) if change else MAPPING)
+
+
+def _set(decider: Decider, change: str) -> None:
+    """Set columns of an entry, as a decision or a read does: its key, then SQL."""
+    key, _, columns = change.replace("NOW", "'2026-11-01T00:00:00.000000+00:00'").partition(" ")
+    with closing(sqlite3.connect(decider.desk.state)) as database, database:
+        assert database.execute(f"UPDATE ledger_entry SET {columns} WHERE row_key = ?", [key]).rowcount == 1
+
+
+CHANGES = {
+    "switch": lambda decider, switches: decider.service.switch(**yaml.safe_load(f"{{{switches}}}")),
+    "reset": lambda decider, _: decider.service.change("/reset"),
+    "forget": lambda decider, _: decider.forget(),
+    "unset": lambda decider, name: decider.desk.monkeypatch.delenv(name),
+    "source": _source,
+    "mapping": _mapping,
+    "set": _set,
+}
+
+
+def _waiting(decider: Decider, _: str) -> str:
+    """What `status` counts; the list of each kind has as many rows."""
+    (feed,) = decider.told("status")["feeds"]
+    assert [len(decider.listed("--state", kind)) for kind in Waiting] == [feed["waiting"].get(kind, 0) for kind in Waiting]
+    return _counted(feed["waiting"])
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"
+
+
+VIEWS = {
+    "states": lambda decider, _: _counted(decider.told("status")["feeds"][0]["counts"]),
+    "waiting": _waiting,
+    "listed": lambda decider, words: ", ".join(decider.listed(*words.split())),
+    "titles": lambda decider, _: ", ".join(decider.service.titles()),
+}

@@ -113,6 +113,9 @@ a held row whose candidate was adopted is held by the adopter
 a row takes over the event of the key that a person names, confirmed or not
     b:B a:J | unconfirmed | n:J | --same-as n b \
         => b superseded B key 1 over like n, a delivered J gone, n delivered_unconfirmed B but edited J same_as =>
+    b:B a:J | sent | n:J | --same-as n b | x:B \
+        => b superseded B key 1 over like n, a delivered J gone, n delivered as 1001 B but edited J gone same_as, \
+        x held B like n =>
 earlier events are removed while the draft that follows them waits to be sent
     a:A | sent | drafting a:B | --removed a => a pending draft B anew => a anew draft B
 """,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lookalikes import threaded
 from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
@@ -29,54 +30,26 @@ Answer = tuple[int, str]
 TOKEN = json.loads((RECORDED / "auth_success_response.json").read_text())["access_token"]
 
 
-class Repeater(ThreadingHTTPServer):
+@dataclass
+class Repeater:
     """Gives the answers of `script` by the first part of a path that suits, each but the last once."""
 
-    daemon_threads = True
+    script: dict[str, list[Answer]]
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
 
-    def __init__(self, script: dict[str, list[Answer]]) -> None:
-        self.script = script
-        self.asked: list[tuple[str, str | None]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Repeater
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.asked.append((self.path, self.headers.get("Authorization")))
-        answers = next(answers for path, answers in self.server.script.items() if path in self.path)
+    def answer(self, request: BaseHTTPRequestHandler, _body: bytes) -> threaded.Answer:
+        self.asked.append((request.path, request.headers.get("Authorization")))
+        answers = next(answers for path, answers in self.script.items() if path in request.path)
         status, name = answers.pop(0) if len(answers) > 1 else answers[0]
-        body = (RECORDED / f"{name}.json").read_bytes()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json;charset=UTF-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_GET  # noqa: N815  # the base class calls it so
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class calls it so
-        """Say nothing."""
-
-
-Replay = Callable[..., Any]
+        return threaded.Answer((RECORDED / f"{name}.json").read_bytes(), status, {"Content-Type": "application/json"})
 
 
 @contextmanager
 def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Access]]:
-    server = Repeater({"/oauth2/token": [LOGIN], "/describe": [DESCRIBED]} | script)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    app = SalesforceAccess(consumer_key="key", consumer_secret=SecretStr("secret-of-app"), domain="a.my", instance_url=url)
-    try:
-        yield server, Access(salesforce=app)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    repeater = Repeater({"/oauth2/token": [LOGIN], "/describe": [DESCRIBED]} | script)
+    with threaded.answering_by(repeater.answer) as url:
+        app = SalesforceAccess(consumer_key="key", consumer_secret=SecretStr("secret-of-app"), domain="a.my", instance_url=url)
+        yield repeater, Access(salesforce=app)
 
 
 def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
@@ -140,18 +113,8 @@ def test_query_success_gives_each_kind_of_value_as_its_cell() -> None:
     )
     with repeating({"/query": [(200, "sobject_query_success_response")]}) as (_, access):
         _, rows = _read(access, {"Text_Label"}, query=soql)
-    assert rows == [
-        {
-            "Checkbox_Label": "false",
-            "Text_Label": "Hi there!",
-            "Date_Label": "2010-01-01",
-            "DateTime_Label": "2011-07-07T00:37:00Z",
-            "Picklist_Multiselect_Label": "four;six",
-            "ParentWhizbang__r.Name": "Parent Whizbang",
-            "ParentWhizbang__r.Text_Label": "Hello",
-            "Whizbangs__r": '[{"Name": "Child Whizbang"}]',
-        }
-    ]
+    said = "false|Hi there!|2010-01-01|2011-07-07T00:37:00Z|four;six|Parent Whizbang|Hello|" + '[{"Name": "Child Whizbang"}]'
+    assert ["|".join(row.values()) for row in rows] == [said]
 
 
 def test_paginated_query_goes_from_the_first_page_to_the_last() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -118,29 +118,30 @@ def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: She
     assert {one["valueInputOption"] for one in google.written} == {"RAW"}
 
 
-def test_a_row_inserted_before_we_look_again_stops_the_write_and_is_minded(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    google.edits[2] = lambda: sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
-    assert told(google, tmp_path) == WrittenBack(cells=6)
-    assert said(sheet) == {**SAID, "0099": ("", "", "")}
-    assert posts(google) == 1
+def insert_row(sheet: Sheet) -> None:
+    sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
 
 
-def test_a_row_inserted_in_the_very_instant_of_the_write_is_seen_and_mended(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    google.edits[3] = lambda: sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
-    assert told(google, tmp_path).problem == ""
-    assert said(sheet) == {**SAID, "0099": ("", "", "")}
-    assert posts(google) == 2
+def insert_column(sheet: Sheet) -> None:
+    for row in sheet.grid[2:]:
+        row.insert(1, "Theirs")
 
 
-def test_a_column_inserted_before_we_look_again_is_minded(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    def insert_column() -> None:
-        for row in sheet.grid[2:]:
-            row.insert(1, "Theirs")
-
-    google.edits[2] = insert_column
-    assert told(google, tmp_path).problem == ""
-    assert said(sheet) == SAID
-    assert [row[1] for row in sheet.grid[2:]] == ["Theirs"] * 4
+@pytest.mark.parametrize(
+    ("before", "insert", "writes"),
+    [(2, insert_row, 1), (3, insert_row, 2), (2, insert_column, 1)],
+    ids=["a row before we look again", "a row in the very instant of the write", "a column before we look again"],
+)
+def test_what_is_inserted_meanwhile_is_minded_or_mended(
+    google: Google, sheet: Sheet, tmp_path: Path, before: int, insert: Callable[[Sheet], None], writes: int
+) -> None:
+    google.edits[before] = lambda: insert(sheet)
+    found = told(google, tmp_path)
+    assert (found.problem, posts(google)) == ("", writes)
+    assert writes == 2 or found == WrittenBack(cells=6)
+    new = {"0099": ("", "", "")} if insert is insert_row else {}
+    assert said(sheet) == SAID | new
+    assert insert is insert_row or [row[1] for row in sheet.grid[2:]] == ["Theirs"] * 4
 
 
 def test_a_part_of_a_tab_is_written_where_it_is(google: Google, tmp_path: Path) -> None:
@@ -151,34 +152,28 @@ def test_a_part_of_a_tab_is_written_where_it_is(google: Google, tmp_path: Path) 
     assert said(sheet, header=2) == SAID
 
 
-def test_a_missing_column_is_named_with_the_nearest_and_nothing_is_written(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    sheet.grid[2][2] = "Stattus"
-    problem = told(google, tmp_path).problem
-    assert '"Status" (closest: "Stattus")' in problem
-    assert posts(google) == 0
+MESSAGE = "You are trying to edit a protected cell or object. Please contact the spreadsheet owner to remove protection."
+PROTECTED = Fault("batchUpdate", status=400, body={"error": {"code": 400, "message": MESSAGE}})
 
 
-def test_a_sheet_that_we_may_only_see_is_told_with_whom_to_share_it(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    google.books[BOOK].writers.clear()
-    problem = told(google, tmp_path).problem
-    assert f"share the spreadsheet with {ACCOUNT} as an editor" in problem
-    assert said(sheet)["0101"] == ("", "", "")
-
-
-def test_columns_that_are_protected_are_told_with_whom_to_let_in(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    message = "You are trying to edit a protected cell or object. Please contact the spreadsheet owner to remove protection."
-    google.faults.append(Fault("batchUpdate", status=400, body={"error": {"code": 400, "message": message}}))
-    assert f"let {ACCOUNT} edit the columns that we write" in told(google, tmp_path).problem
-    assert said(sheet)["0101"] == ("", "", "")
-
-
-def test_a_service_in_trouble_is_told_after_bounded_tries(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    google.faults.append(Fault(where="batchUpdate", status=503, times=50))
-    told_of = told(google, tmp_path)
-    assert told_of.cells == 0
-    assert "writing" in told_of.problem
-    assert said(sheet)["0101"] == ("", "", "")
-    assert google.faults[0].times == 41
+@pytest.mark.parametrize(
+    ("happens", "problem"),
+    [
+        (lambda google: google.books[BOOK].sheets[0].put(3, 3, "Stattus"), '"Status" (closest: "Stattus")'),
+        (lambda google: google.books[BOOK].writers.clear(), f"share the spreadsheet with {ACCOUNT} as an editor"),
+        (lambda google: google.faults.append(PROTECTED), f"let {ACCOUNT} edit the columns that we write"),
+        (lambda google: google.faults.append(Fault("batchUpdate", times=9)), "writing"),
+    ],
+    ids=["a missing column", "we may only see it", "protected columns", "trouble for nine tries"],
+)
+def test_what_keeps_us_from_writing_is_told_and_no_word_is_written(
+    google: Google, sheet: Sheet, tmp_path: Path, happens: Callable[[Google], None], problem: str
+) -> None:
+    happens(google)
+    found = told(google, tmp_path)
+    assert (problem in found.problem, found.cells, google.written) == (True, 0, [])
+    assert [row[2] for row in sheet.grid[3:]] == [None] * 3
+    assert not any(fault.times for fault in google.faults)
 
 
 def test_no_more_than_reading_is_asked_for_unless_we_write(google: Google, sheet: Sheet, tmp_path: Path) -> None:

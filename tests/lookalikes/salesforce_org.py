@@ -64,6 +64,7 @@ class Troubles:
 
     page_rows: int = 2000
     sessions_end_at: set[int] = field(default_factory=set)
+    sessions_die_at_once: bool = False
     locators_end_at: set[int] = field(default_factory=set)
     locators_die_with_sessions: bool = False
     answers: list[tuple[int, str, str]] = field(default_factory=list)
@@ -126,7 +127,7 @@ class Org:
     def open_session(self) -> str:
         self.logins += 1
         session = f"00Dx0000000BV7z!session-{self.logins:04}-{'q7' * 20}"
-        self.sessions = {session}
+        self.sessions = set() if self.troubles.sessions_die_at_once else {session}
         if self.troubles.locators_die_with_sessions:
             self.locators.clear()
         return session

@@ -33,11 +33,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dagster"
 
 
-def statuses(home: Path) -> list[dg.DagsterRunStatus]:
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        return [run.status for run in instance.get_runs()]
-
-
 def test_a_text_that_is_changed_leaves_its_digest_behind() -> None:
     ours = hashlib.sha256(DAGSTER_YAML.encode()).hexdigest()
     assert (ours, ours in FORMER) == (WRITTEN, False), f"put {WRITTEN} into FORMER: homes that have it are brought up to date"
@@ -69,8 +64,9 @@ def test_a_run_of_a_predecessor_of_the_same_host_is_ended_and_one_at_work_is_lef
     with dg.DagsterInstance.from_config(str(home)) as instance:
         for tags in (alive, born_later):
             instance.create_run_for_job(sync, tags=tags, status=dg.DagsterRunStatus.STARTED)
-    assert main() == 0
-    assert statuses(home) == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED]
+        assert main() == 0
+        ended = [run.status for run in instance.get_runs()]
+    assert ended == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED]
 
 
 def test_an_environment_that_cannot_serve_is_told_before_anything_starts(

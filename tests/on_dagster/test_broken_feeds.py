@@ -6,7 +6,11 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
+from on_dagster.desk import FEED, MAPPING, Desk, checks_of, failure_of, schedules_of_feeds
+
+from mappings.errors import MappingFileError
+from pipelines.definitions import build_definitions
+from pipelines.run.context import open_context
 
 AT = datetime(2031, 5, 1, 14, 15, tzinfo=UTC)
 KEY = dg.AssetKey(["broken_feeds", "broken_yaml"])
@@ -56,19 +60,12 @@ def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others
 
 
 def test_a_person_may_run_the_check_and_it_passes_once_the_file_is_mended(desk: Desk) -> None:
-    definitions = break_one(desk)
-    assert not result_of_the_check(definitions, desk).passed
+    checks = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "loads")))
+    job = dg.Definitions.merge(break_one(desk), dg.Definitions(jobs=[checks])).resolve_job_def("checks")
+    assert not checks_of(job.execute_in_process(instance=desk.instance))["loads"].passed
     desk.mapping("broken", text=MAPPING.replace("{feed}", OTHER))
-    mended = result_of_the_check(definitions, desk)
-    assert mended.passed
-    assert "eventsync reload" in (mended.description or "")
-
-
-def result_of_the_check(definitions: dg.Definitions, desk: Desk) -> dg.AssetCheckEvaluation:
-    job = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "loads")))
-    with_job = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
-    (check,) = with_job.resolve_job_def("checks").execute_in_process(instance=desk.instance).get_asset_check_evaluations()
-    return check
+    mended = checks_of(job.execute_in_process(instance=desk.instance))["loads"]
+    assert (mended.passed, "eventsync reload" in (mended.description or "")) == (True, True)
 
 
 def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_which_fails_at_once(
@@ -84,10 +81,7 @@ def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_w
     with pytest.raises(dg.Failure, match=r"broken\.yaml:.*titel"):
         schedule.evaluate_tick(dg.build_schedule_context(instance=home, scheduled_execution_time=AT))
     job = definitions.resolve_job_def("sync_night_walks")
-    result = job.execute_in_process(instance=desk.instance, raise_on_error=False)
-    assert not result.success
-    failed = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
-    assert "titel" in (failed.description or "")
+    assert "titel" in failure_of(job.execute_in_process(instance=desk.instance, raise_on_error=False))[0]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +97,12 @@ def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) 
     assert {job.name for job in definitions.resolve_all_job_defs() if job.name.startswith("sync_")} == {"sync_town_hall"}
     assert definitions.resolve_schedule_def("sync_town_hall_schedule").cron_schedule == "15 */2 * * *"
     assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_it_is_red_where_definitions_are_validated(desk: Desk) -> None:
+    desk.mapping("broken", text="feed: [")
+    with pytest.raises(MappingFileError, match=r"broken\.yaml"):
+        build_definitions(desk.settings, lambda: open_context(desk.settings), is_strict=True)
 
 
 def test_a_schedule_that_is_itself_the_mistake_is_not_kept(desk: Desk) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -21,14 +20,6 @@ LONG_AGO = 1_900_000_000
 def look(desk: Desk, cursor: str | None = None) -> dg.SensorExecutionData:
     sensor = desk.definitions().resolve_sensor_def("sync_town_hall_when_changed")
     return sensor.evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=cursor))
-
-
-def deliver(desk: Desk, name: str, *rows: str, age: int = LONG_AGO) -> Path:
-    path = desk.folder / "in" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join([HEADER, *rows]) + "\n", "utf-8")
-    os.utime(path, (age, age))
-    return path
 
 
 def test_the_sensor_looks_from_the_start_as_often_as_the_file_says_beside_a_schedule_if_it_names_one(desk: Desk) -> None:
@@ -51,8 +42,7 @@ def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: 
     same = look(desk, first.cursor)
     assert (same.run_requests, same.skip_message) == ([], "as it was: ../events.csv")
 
-    keys = []
-    cursor = same.cursor
+    keys, cursor = [], same.cursor
     for times in (LONG_AGO, LONG_AGO + 60, LONG_AGO):
         os.utime(desk.folder / "events.csv", (times, times))
         seen = look(desk, cursor)
@@ -64,15 +54,16 @@ def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: 
 
 def test_a_delivery_runs_the_feed_and_its_removal_does_not(desk: Desk) -> None:
     desk.mapping(text=DELIVERED)
-    deliver(desk, "a.csv", line(1))
-    first = look(desk)
-    assert len(first.run_requests) == 1
-    assert not look(desk, first.cursor).run_requests
-    second_file = deliver(desk, "b.csv", line(2))
-    second = look(desk, first.cursor)
-    assert len(second.run_requests) == 1
-    second_file.unlink()
-    assert not look(desk, second.cursor).run_requests
+    folder, cursor = desk.folder / "in", None
+    folder.mkdir()
+    for name, is_there, runs in (("a.csv", True, 1), ("b.csv", False, 0), ("b.csv", True, 1), ("b.csv", False, 0)):
+        (folder / name).write_text(f"{HEADER}\n{line(1)}\n", "utf-8")
+        os.utime(folder / name, (LONG_AGO, LONG_AGO))
+        if not is_there:
+            (folder / name).unlink()
+        seen = look(desk, cursor)
+        assert len(seen.run_requests) == runs
+        cursor = seen.cursor
 
 
 def test_a_file_that_has_just_changed_is_not_looked_at_before_it_has_settled(desk: Desk) -> None:

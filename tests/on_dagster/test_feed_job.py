@@ -15,8 +15,9 @@ from pipelines.run.options import BRAKE_TEXTS, RunOptions
 BAD = "31 May 2031"
 
 
-def good(count: int) -> list[str]:
-    return [line(number) for number in range(count)]
+def rows(good: int, bad: int = 0, *, day: str = BAD) -> list[str]:
+    """Good rows, then those of a bad day."""
+    return [line(number, **({} if number < good else {"day": day})) for number in range(good + bad)]
 
 
 def numbers(told: Mapping[str, dg.MetadataValue[Any]], *names: str) -> tuple[Any, ...]:
@@ -48,7 +49,7 @@ def test_a_run_tells_what_it_has_seen_of_the_source(desk: Desk) -> None:
     assert isinstance(first["rows per second"], dg.FloatMetadataValue)
     assert first["read"].value == "all rows"
     assert first["version"] == again["version"]
-    desk.source([*good(9), line(9, day="2031-06-01")])
+    desk.source(rows(9, 1, day="2031-06-01"))
     assert observed(desk.run())["version"] != first["version"]
 
 
@@ -69,7 +70,7 @@ def test_to_observe_a_source_is_a_glance_that_neither_reads_nor_sends(desk: Desk
 def test_what_was_delivered_and_has_changed_is_a_number_a_table_with_places_and_a_warning(desk: Desk) -> None:
     before = desk.run()
     assert metadata_of(before, "published")["waiting: drift"] == dg.MetadataValue.int(0)
-    desk.source([line(3, day="2031-06-01"), *(line(number) for number in (0, 1, 2, 4, 5, 6, 7, 8))])
+    desk.source([line(3, day="2031-06-01"), *map(line, (0, 1, 2, 4, 5, 6, 7, 8))])
     result = desk.run()
     assert result.success
     published = metadata_of(result, "published")
@@ -85,7 +86,7 @@ def test_what_was_delivered_and_has_changed_is_a_number_a_table_with_places_and_
 
 
 def test_rejected_rows_are_shown_in_a_short_table_with_place_problem_and_hint(desk: Desk) -> None:
-    desk.source([*good(400), *(line(number, day=BAD) for number in range(400, 450))])
+    desk.source(rows(400, 50))
     staged = metadata_of(desk.run(), "staged")
     table = staged["rejected rows"]
     assert isinstance(table, dg.TableMetadataValue)
@@ -101,17 +102,16 @@ def test_dagster_keeps_nothing_of_a_cell_that_a_terminal_obeys(desk: Desk, capfd
     desk.mapping(
         text=MAPPING.replace("key: [ID]", 'key: [ID]\nrows: [{{skip: {{column: DAY, equals: x}}, because: "\\e[35mx"}}]')
     )
-    desk.source([*good(10), line(10, day=hostile), line(11, day="x")])
+    desk.source([*rows(10, 1, day=hostile), line(11, day="x")])
     result = desk.run()
     table = metadata_of(result, "staged")["rejected rows"]
     assert isinstance(table, dg.TableMetadataValue)
     assert [record.data["found"] for record in table.records] == ["\u241b[35m\ufffd31m\ufffd\u2408 evil"]
-    desk.source([*good(10), *(line(number, day=hostile) for number in range(10, 30))])
+    desk.source(rows(10, 20, day=hostile))
     stopped = desk.run()
-    assert not stopped.success
     desk.mapping(text=MAPPING.replace("from: TITLE", 'from: "TITLE\\e[35m\\u202e"'))
     failed = desk.run()
-    assert not failed.success
+    assert (stopped.success, failed.success) == (False, False)
     for each in (result, stopped, failed):
         kept = [dg.serialize_value(record.event_log_entry) for record in desk.instance.get_records_for_run(each.run_id).records]
         assert not [text for text in kept if re.search(r"\\u(?:001b|009b|202e)|\\b|[\x1b\x9b\u202e\b]", text)]
@@ -120,7 +120,7 @@ def test_dagster_keeps_nothing_of_a_cell_that_a_terminal_obeys(desk: Desk, capfd
 
 @pytest.fixture
 def braked(desk: Desk) -> Desk:
-    desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
+    desk.source(rows(7, 3))
     return desk
 
 
@@ -151,8 +151,12 @@ def test_what_a_brake_held_is_published_alone_only_once_it_is_accepted(braked: D
     assert (materialized(result), len(braked.events())) == ({"published"}, 7)
 
 
+def configured(**options: object) -> dict[str, object]:
+    return {"resources": {"options": {"config": options}}}
+
+
 def test_a_brake_that_is_accepted_warns_and_lets_the_good_rows_through(braked: Desk) -> None:
-    result = braked.run_configured({"resources": {"options": {"config": {"accept": list(BRAKE_TEXTS)}}}})
+    result = braked.run_configured(configured(accept=list(BRAKE_TEXTS)))
     rejected = checks_of(result)["rejected"]
     assert (result.success, len(braked.events())) == (True, 7)
     assert (rejected.passed, rejected.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -167,10 +171,8 @@ def test_the_options_of_the_launchpad_reach_the_run(desk: Desk) -> None:
 
 
 def test_a_brake_that_does_not_exist_fails_the_run_before_anything_is_read(desk: Desk) -> None:
-    result = desk.run_configured({"resources": {"options": {"config": {"accept": ["everything"]}}}})
-    assert not result.success
-    assert not result.get_asset_materialization_events()
-    assert not (desk.folder / "state").exists()
+    result = desk.run_configured(configured(accept=["everything"]))
+    assert (result.success, materialized(result), (desk.folder / "state").exists()) == (False, set(), False)
 
 
 def test_an_announced_refusal_is_a_warning_of_its_own_check_and_blocks_nothing(desk: Desk) -> None:

@@ -61,6 +61,7 @@ _LATER = "run again later"
 _NOT_ALL = "run again later; if it stays so, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 _BAD_QUERY = ("MALFORMED_QUERY", "INVALID_FIELD", "INVALID_TYPE", "No such column")
+_ENDED = ("JobComplete", "Failed", "Aborted")
 
 
 class NotInBulkError(BadSourceError):
@@ -405,7 +406,7 @@ def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: boo
         clock, poll_s = org.clock, _FIRST_POLL_S
         started = clock.clock_s()
         while (job := org.call("GET", path)).get("state") != "JobComplete":
-            if job.get("state") in ("Failed", "Aborted"):
+            if job.get("state") in _ENDED:
                 said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
                 message = f"Salesforce ended the query job as {job['state']}: {said}"
                 if any(mark in said for mark in _BAD_QUERY):
@@ -423,7 +424,7 @@ def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: boo
     finally:
         # Not repeated: the operator may want us to stop, and Salesforce forgets a job after seven days.
         with suppress(SyncError):
-            if not job:
+            if job.get("state") not in _ENDED:
                 org.call_once("PATCH", path, {"state": "Aborted"})
             org.call_once("DELETE", path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
@@ -74,22 +75,39 @@ def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_pa
             desk.rows(spreadsheet="Village programme")
 
 
+NOTES: list[list[Content]] = [["a", "Programme", "of May"], ["id", "title", "note"]]
+NOTES += [["1", "Jazz", "x"], ["2", "Rock", "y"], [None, "total", "2"]]
+HEADERS: list[list[Content]] = [["Please do not sort"], [], ["Event", "Event", None, "Event "], ["id", "title", None, "title"]]
+HEADERS += [["1", "Jazz", "?", "x"], [], ["2", "Rock", None, "y"]]
+BLANK: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
+MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "Rock"], [None, "Folk"]]
+
+
 @pytest.mark.parametrize(
-    ("range_", "rows"),
+    ("grid", "words", "rows"),
     [
-        ("B2:C3", [("Jazz", "x")]),
-        ("$B$2:$C$3", [("Jazz", "x")]),
-        ("B2", [("Jazz", "x"), ("Rock", "y"), ("total", "2")]),
-        ("B:C", [("title", "note"), ("Jazz", "x"), ("Rock", "y"), ("total", "2")]),
-        ("Block", [("Jazz", "x"), ("Rock", "y")]),
+        (NOTES, {"range": "B2:C3"}, "title|note / 3 Jazz|x"),
+        (NOTES, {"range": "$B$2:$C$3"}, "title|note / 3 Jazz|x"),
+        (NOTES, {"range": "B2"}, "title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
+        (NOTES, {"range": "B:C"}, "Programme|of May / 2 title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
+        (NOTES, {"range": "Block"}, "title|note / 3 Jazz|x / 4 Rock|y"),
+        (
+            *(HEADERS, {"header": {"matches": "^Event$", "rows": 2}}),
+            "Event id|Event title|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y",
+        ),
+        (BLANK, {}, "id|title / 2 1|Jazz / 3 | / 4 | / 5 3|"),
+        (MERGED, {}, "day|title / 2 2026-05-03|Jazz / 3 |Rock / 4 |Folk"),
+        (MERGED, {"merged": "spread"}, "day|title / 2 2026-05-03|Jazz / 3 2026-05-03|Rock / 4 |Folk"),
     ],
 )
-def test_a_range_is_given_by_its_cells_or_by_its_name(tmp_path: Path, range_: str, rows: list[tuple[str, ...]]) -> None:
-    grid: list[list[Content]] = [["a", "Programme", "of May"], ["id", "title", "note"]]
-    grid += [["1", "Jazz", "x"], ["2", "Rock", "y"], [None, "total", "2"]]
-    with sheet_of(tmp_path, grid) as desk:
+def test_the_table_is_found_by_its_range_or_header_with_blank_hidden_and_merged_cells(
+    tmp_path: Path, grid: list[list[Content]], words: dict[str, Any], rows: str
+) -> None:
+    with sheet_of(tmp_path, grid, hidden={2}, merged=[(2, 1, 3, 1)] if grid is MERGED else []) as desk:
         desk.book.named = {"Block": (0, Place(2, 2, 4, 3))}
-        assert desk.cells(range=range_) == rows
+        with desk.source(**words).read() as reading:
+            found = [f"{row.location.number} {'|'.join(row.cells.values())}" for row in reading.rows]
+            assert " / ".join(["|".join(reading.columns), *found]) == rows
 
 
 def test_an_unknown_range_and_one_outside_of_the_tab_are_told(tmp_path: Path) -> None:
@@ -104,29 +122,6 @@ def test_an_unknown_range_and_one_outside_of_the_tab_are_told(tmp_path: Path) ->
         desk.book.named = {"Block": (11, Place(1, 1, 2, 2))}
         with pytest.raises(SourceRefusedError, match='is on the tab "Programme"'):
             desk.rows(range="Block", tab="Spring 2026")
-
-
-def test_the_header_is_found_below_notes_and_made_of_several_rows(tmp_path: Path) -> None:
-    grid: list[list[Content]] = [["Please do not sort"], [], ["Event", "Event", None, "Event "], ["id", "title", None, "title"]]
-    grid += [["1", "Jazz", "?", "x"], [], ["2", "Rock", None, "y"]]
-    with sheet_of(tmp_path, grid) as desk, desk.source(header={"matches": "^Event$", "rows": 2}).read() as reading:
-        assert reading.columns == ("Event id", "Event title", "#3", "Event title#2")
-        rows = list(reading.rows)
-    assert [row.location.number for row in rows] == [5, 6, 7]
-    assert [row.cells["Event title#2"] for row in rows] == ["x", "", "y"]
-
-
-def test_blank_and_hidden_rows_are_rows_and_those_below_the_last_filled_one_are_none(tmp_path: Path) -> None:
-    grid: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
-    with sheet_of(tmp_path, grid, hidden={2}) as desk:
-        assert [(row.location.number, row.cells["id"]) for row in desk.rows()] == [(2, "1"), (3, ""), (4, ""), (5, "3")]
-
-
-@pytest.mark.parametrize(("merged", "days"), [("first", ["2026-05-03", "", ""]), ("spread", ["2026-05-03", "2026-05-03", ""])])
-def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path, merged: str, days: list[str]) -> None:
-    grid: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "Rock"], [None, "Folk"]]
-    with sheet_of(tmp_path, grid, merged=[(2, 1, 3, 1)]) as desk:
-        assert [row.cells["day"] for row in desk.rows("day", merged=merged)] == days
 
 
 def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:

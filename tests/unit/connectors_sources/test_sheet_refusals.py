@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,39 +114,37 @@ def test_a_passing_failure_a_broken_answer_and_a_rate_limit_are_asked_again(desk
     assert desk.waits == [0.5, 1.0, 2.0]
 
 
-def test_a_failure_that_lasts_ends_within_bounds_and_is_no_empty_sheet(desk: Desk) -> None:
-    desk.google.faults.append(Fault("ranges=", status=503, times=10**9))
-    error = refused(desk, SourceUnavailableError)
-    assert "503" in str(error)
-    assert error.hint
-    assert len(desk.waits) == 8
-    assert sum(desk.waits) <= 240
-
-
 def test_a_quota_storm_is_sat_out_within_the_minute(desk: Desk) -> None:
     desk.google.per_minute = 1
     assert desk.cells() == [("1", "Jazz")]
     assert 60 <= sum(desk.waits) <= 64
 
 
-def test_a_quota_that_never_comes_back_ends_with_the_time_to_come_back(desk: Desk) -> None:
-    desk.google.per_minute = 0
+LASTING: dict[str, tuple[Callable[[Desk], object], int | None, str]] = {
+    "a failure": (lambda desk: desk.google.faults.append(Fault("ranges=", times=10**9)), None, "503.*run again"),
+    "the quota": (lambda desk: setattr(desk.google, "per_minute", 0), 60, "60 requests a minute"),
+    "a long pause": (
+        lambda desk: desk.google.faults.append(Fault("/v4/", status=429, headers={"Retry-After": "3600, 60"}, times=10**9)),
+        *(3600, "a pause of 3,600 s"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LASTING)
+def test_what_lasts_ends_within_bounds_with_the_time_to_come_back_and_is_no_empty_sheet(desk: Desk, what: str) -> None:
+    happens, retry_after_s, said = LASTING[what]
+    happens(desk)
     error = refused(desk, SourceUnavailableError)
     assert isinstance(error, SourceUnavailableError)
-    assert error.retry_after_s == 60
-    assert "60 requests a minute" in error.hint
-    assert sum(desk.waits) <= 240
+    assert error.retry_after_s == retry_after_s
+    assert re.search(said, f"{error} {error.hint}")
+    assert sum(desk.waits) <= (0 if what == "a long pause" else 240)
+    assert what != "a failure" or len(desk.waits) == 8
 
 
-def test_retry_after_is_obeyed_and_one_beyond_our_patience_ends_the_reading(desk: Desk) -> None:
+def test_retry_after_is_obeyed(desk: Desk) -> None:
     desk.google.faults.append(Fault("/v4/", status=503, headers={"Retry-After": "17"}))
     assert desk.cells() == [("1", "Jazz")]
-    assert desk.waits == [17]
-    desk.google.faults.append(Fault("/v4/", status=429, headers={"Retry-After": "3600, 60"}, times=10**9))
-    error = refused(desk, SourceUnavailableError)
-    assert isinstance(error, SourceUnavailableError)
-    assert error.retry_after_s == 3600
-    assert "a pause of 3,600 s" in error.hint
     assert desk.waits == [17]
 
 

@@ -82,8 +82,8 @@ def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine:
     pages = Pages(_told(_organizer, etag='"1"'))
     for _ in range(2):
         outlook, _ = _look(engine, pages)
-        assert [doubt.fields for doubt in outlook.expected] == [{"organizer"}]
-        assert "`organizer` is required" in outlook.notices[0]
+        (doubt,), (notice, *_) = outlook.expected, outlook.notices
+        assert (doubt.fields, "`organizer` is required" in notice) == ({"organizer"}, True)
     Preflight(_notes(engine), MAPPING).disprove()
     outlook, _ = _look(engine, pages)
     assert (outlook.expected, outlook.notices) == ((), ())
@@ -105,11 +105,8 @@ def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_co
 
 
 def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engine) -> None:
-    pages, notices = Pages(_told()), []
-    for answer in (_told(), _told(_short_titles), _told(_short_titles)):
-        pages.answer = answer
-        notices.append(["has changed" in one for one in _look(engine, pages)[0].notices])
-    assert notices == [[], [True], []]
+    for answer, notices in ((_told(), []), (_told(_short_titles), [True]), (_told(_short_titles), [])):
+        assert ["has changed" in one for one in _look(engine, Pages(answer))[0].notices] == notices
 
 
 ENVELOPE = {"error": {"code": "invalid_api_key", "message": "no", "requestId": "r"}}
@@ -137,8 +134,7 @@ def test_whatever_lies_there_is_asked_for_once_and_fails_nothing(engine: Engine,
 
 def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None:
     outlook, took_s = _look(engine, Pages(_told(_organizer), wait_s=3_600))
-    assert outlook == CLEAR
-    assert 0 < took_s <= 5
+    assert (outlook, 0 < took_s <= 5) == (CLEAR, True)
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"etag": 1}', '{"etag": "", "page": "", "mapping": "", "rules": "0"}'])

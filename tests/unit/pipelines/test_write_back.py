@@ -20,16 +20,12 @@ PUBLISHED = RowStatus("published", (71,))
 REJECTED = RowStatus("rejected", problem="Day: This is not a date.")
 
 
-def no_edit(_board: Board) -> None:
-    """Leave the sheet alone."""
-
-
 @dataclass
 class Board:
     """A sheet with a header in row 1. `before_write` is what an editor does just before our next write arrives."""
 
     rows: list[dict[str, str]]
-    before_write: Callable[[Board], None] = no_edit
+    before_write: Callable[[], None] = lambda: None
     written: list[StatusCell] = field(default_factory=list)
     writes: int = 0
     keeps: Callable[[str], str] = str
@@ -38,7 +34,7 @@ class Board:
         return [StatusRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
 
     def write(self, marks: Sequence[StatusCell]) -> bool:
-        self.before_write(self)
+        self.before_write()
         self.writes += 1
         self.written.extend(marks)
         for mark in marks:
@@ -61,19 +57,13 @@ def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = CO
 
 
 def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:
-    def insert(board: Board) -> None:
-        board.rows.insert(0, {"ID": f"new {len(board.rows)}"})
-
-    board = sheet("1", "2")
-    board.before_write = insert
-    told = marked(board, {"1": PUBLISHED, "2": REJECTED})
-    assert "moving its rows" in told.problem
-    board.before_write = no_edit
-    assert marked(board, {"1": PUBLISHED, "2": REJECTED}).problem == ""
-    assert {key: said for key, said in board.said().items() if key in "12"} == {
-        "1": ("published", "71", ""),
-        "2": ("rejected", "", "Day: This is not a date."),
-    }
+    board, marks = sheet("1", "2"), {"1": PUBLISHED, "2": REJECTED}
+    board.before_write = lambda: board.rows.insert(0, {"ID": f"new {len(board.rows)}"})
+    assert "moving its rows" in marked(board, marks).problem
+    board.before_write = lambda: None
+    assert marked(board, marks).problem == ""
+    said = board.said()
+    assert [said["1"], said["2"]] == [("published", "71", ""), ("rejected", "", "Day: This is not a date.")]
 
 
 def test_cells_that_do_not_keep_what_is_written_are_told_and_not_fought_over() -> None:
@@ -86,42 +76,37 @@ def test_cells_that_do_not_keep_what_is_written_are_told_and_not_fought_over() -
 def test_a_stale_word_of_ours_goes_when_the_row_is_left_out_by_rule_and_the_owners_words_stay() -> None:
     board = sheet("1", "2")
     marked(board, {"1": REJECTED, "2": RowStatus("waits", problem="Not sent yet.")})
-    board.rows.append({"ID": "3", "Status": "rejected by the board of trustees", "Problem": "ask Ana"})
-    board.rows.append({"ID": "#REF!", "Status": "mine"})
+    theirs = "rejected by the board of trustees"
+    board.rows += [{"ID": "3", "Status": theirs, "Problem": "ask Ana"}, {"ID": "#REF!", "Status": "mine"}]
     marked(board, {})
-    assert board.said() == {
-        "1": ("", "", ""),
-        "2": ("", "", ""),
-        "3": ("rejected by the board of trustees", "", "ask Ana"),
-        "#REF!": ("mine", "", ""),
-    }
+    nothing = ("", "", "")
+    assert board.said() == {"1": nothing, "2": nothing, "3": (theirs, "", "ask Ana"), "#REF!": ("mine", "", "")}
 
 
 def test_without_a_column_for_problems_the_status_says_them() -> None:
     board = sheet("1")
-    marked(board, {"1": REJECTED}, WriteBack(status="Status"))
-    assert board.said()["1"] == ("rejected: Day: This is not a date.", "", "")
-    marked(board, {}, WriteBack(status="Status"))
-    assert board.said()["1"] == ("", "", "")
+    for marks, status in (({"1": REJECTED}, "rejected: Day: This is not a date."), ({}, "")):
+        marked(board, marks, WriteBack(status="Status"))
+        assert board.said() == {"1": (status, "", "")}
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=8), st.lists(st.integers(0, 8), max_size=3), st.booleans())
 def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str], inserts: list[int], moves_first: bool) -> None:
-    def edit(board: Board) -> None:
+    board = sheet(*ids)
+
+    def edit() -> None:
         if inserts:
             place = inserts.pop()
             board.rows.insert(place, {"ID": f"n{place}"})
             if moves_first:
                 board.rows.append(board.rows.pop(0))
 
-    board = sheet(*ids)
     board.before_write = edit
     marks = {one: RowStatus("published", (ord(one),)) for one in "abcd"}
     assert marked(board, marks).problem == ""
     for row in board.rows:
-        said = tuple(row.get(name, "") for name in COLUMNS.names)
-        known = row.get("ID", "") in marks
-        assert said == (("published", str(ord(row["ID"])), "") if known else ("", "", ""))
+        known = ("published", str(ord(row["ID"])), "") if row["ID"] in marks else ("", "", "")
+        assert tuple(row.get(name, "") for name in COLUMNS.names) == known
 
 
 def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:

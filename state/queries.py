@@ -68,8 +68,8 @@ class FeedStatus:
     """Where one feed stands. `counts` has every state. Of the drift that waits for a person (`drifted`), `to_publish` are drafts
     that the source calls published, `cancelled` events that it has called off, `returned` rows whose events were removed.
 
-    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored.
-    `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
+    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored, which
+    `counts` has as well. `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
     """
 
     book: FeedScope

@@ -184,11 +184,11 @@ class LedgerEntry(Row, table=True):
 
     `ends_at`: when the event of the baseline is over: its end, or its start where it has none. The **baseline** is what the
     service shows as far as we know: `baseline_body` and `baseline_fingerprint` where a person said so (`--applied`), else NULL
-    for the pinned body. `twin_digest` is the baseline's, or the pinned body's before delivery. `ignored_fingerprint`: what the
-    source asked for when a person last ignored the entry. `candidate_id`: for `held`, the entry that the row resembles; for
-    `superseded`, the entry that has its event now. `removed_at`: when a person said that the event is gone from the service.
-    `vanished_by`: the rule that leaves the row out, "" where it is gone from its source. `undo`: JSON of the columns before the
-    last decision.
+    for the pinned body. `twin_digest` is the duplicate digest of the baseline, or the pinned body's before delivery.
+    `ignored_fingerprint`: what the source asked for when a person last ignored the entry. `candidate_id`: for `held`, the entry
+    that the row resembles; for `superseded`, the entry that has its event now. `removed_at`: when a person said that the event
+    is gone from the service. `vanished_by`: the rule that leaves the row out, "" where it is gone from its source. `undo`: JSON
+    of the columns before the last decision.
 
     The body of a `held` entry is what the last read asked for; it is pinned on release. It is empty in an entry that an upgrade
     made, until the next read.

@@ -1,6 +1,6 @@
 """The client of the service: its questions, and from one intent to its verdict.
 
-Send, wait, send again, within the bounds of the policy, as the table of delivery.md says.
+Send, wait, send again, within the bounds of the policy, as the table of docs/reliability.md says.
 
 The circuit breaker stops sending when the service fails, and tries it with one row at a time. It counts attempts over all rows. A
 **failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable answer.
@@ -286,7 +286,7 @@ class DeliveryState:
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
 
 
-MOST_ASIDE = 256
+MOST_ASKING_LATER = 256
 """So many rows at most wait beside the slots until they ask again about a 409."""
 _REMEMBERED = 4096
 """So many ids are kept to compare with: far more than there are requests in flight."""
@@ -306,15 +306,15 @@ class EventApi:
     `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
     limits are applied per route (spec, Limits). Its `circuit` breaker stops the creation of events in an outage.
 
-    `record` is awaited before each further attempt of an intent that may have created an event already. `aside` are the
-    entries that wait until they ask again about a 409: they need no slot; `on_aside` is called when one is added.
+    `record` is awaited before each further attempt of an intent that may have created an event already. `asking_later` are the
+    entries that wait until they ask again about a 409: they need no slot; `on_asking_later` is called when one is added.
     """
 
     def __init__(self, http: ServiceHttp, *, limiter: RateLimiter, policy: RetryPolicy) -> None:
         self.limiter = limiter
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded
-        self.aside: set[int] = set()
-        self.on_aside: Callable[[], None] = lambda: None
+        self.asking_later: set[int] = set()
+        self.on_asking_later: Callable[[], None] = lambda: None
         self._http = http
         self._clock = limiter.clock
         self._events_url = http.url("/events")
@@ -425,15 +425,15 @@ class EventApi:
         """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
         state.spent_s += wait_s
         is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
-        if not is_used or len(self.aside) >= MOST_ASIDE:
+        if not is_used or len(self.asking_later) >= MOST_ASKING_LATER:
             await self._events.timing.sleep(wait_s)
             return
-        self.aside.add(state.intent.entry_id)
-        self.on_aside()
+        self.asking_later.add(state.intent.entry_id)
+        self.on_asking_later()
         try:
             await self._events.timing.sleep(wait_s)
         finally:
-            self.aside.discard(state.intent.entry_id)
+            self.asking_later.discard(state.intent.entry_id)
 
     def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
         """Take a stored denial of access, repeated, for a refusal of this row alone.

@@ -22,7 +22,7 @@ from connectors.sources.files.source import choice_of, file_digest, open_files
 from connectors.sources.rows import ColumnRequest
 from mappings.errors import ConfigError
 from mappings.spec import source as kinds
-from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec
+from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec
 from mappings.spec.source_words import is_address, secrets_of
 
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
@@ -163,7 +163,7 @@ class SourceProbe:
         return not self.marks <= seen if self.is_growing else self.marks != seen
 
 
-def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = REAL_CLOCK) -> SourceProbe:
+def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock = REAL_CLOCK) -> SourceProbe:
     """Probe what a source would read now, its second tables among it, unless its files are read once each.
 
     Raises:
@@ -182,7 +182,7 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
                     digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
                 blind = "" if version else f"the Drive API gives no version of {spec.place}"
                 own = SourceProbe(frozenset({digest} if version else ()), blind=blind)
-            case _:
+            case SalesforceSource():
                 own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
         if own.blind or own.is_growing:
             return own

@@ -396,7 +396,7 @@ class Validator:
 
     def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
         """Note that an event ends before it starts, unless one of its times has a reason already."""
-        if "endAt" not in payload or any(reason.field in _MOMENTS for reason in state.reasons):
+        if "endAt" not in payload or (state.reasons and any(reason.field in _MOMENTS for reason in state.reasons)):
             return
         start, end = payload.get("startAt"), payload["endAt"]
         if type(start) is type(end) is str and start[19:] == end[19:] and start <= end:

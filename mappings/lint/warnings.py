@@ -10,12 +10,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from mappings.positions import Block, Loc, MappingProblem, walk
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import MARKERS
+from mappings.spec.values import MARKERS, Test, TestName
 from mappings.steps.lookups import Map, places_met
 
 FILL_IN = "fill-in"
@@ -142,7 +142,7 @@ def swapped(spelling: str) -> str:
 
 
 _SUBJECTS = ("column", "value")
-_IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})
+_IMPLY_PRESENT = frozenset(Test.model_fields[name].alias or name for name in get_args(TestName)) - {"is"}
 
 
 def _unreachable_rules(rules: Sequence[Any]) -> Iterator[MappingProblem]:

@@ -245,7 +245,7 @@ class Drain:
             covers = open_covers()
             self._api, self.cover_problems = api, covers.problems
             self.deliver = _logged(partial(_deliver, api, covers, outbox), is_traced=is_traced)
-            api.on_aside, api.record = self.wake, self.record
+            api.on_asking_later, api.record = self.wake, self.record
             if outbox.stopped_by == OUTAGE:
                 api.circuit.begin_open()
             else:
@@ -350,7 +350,7 @@ class Drain:
         if self.systemic.is_cautious or (api and api.circuit.is_open):
             slots = min(1, slots)
         # Rows that wait before they ask about a 409 need no slot.
-        in_hand = len(self._tasks) - (len(api.aside) if api else 0)
+        in_hand = len(self._tasks) - (len(api.asking_later) if api else 0)
         want = 0 if self.cause else max(slots - in_hand, 0)
         if settled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.

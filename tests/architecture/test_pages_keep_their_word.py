@@ -13,6 +13,7 @@ from commands import every_command
 from pipelines.run.outcome import ExitCode
 
 README = (ROOT / "README.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 SESSION = "docs/screenshots/session.txt"
 _SPAN = re.compile(r"`([^`\n]+)`")
@@ -48,45 +49,29 @@ def test_every_command_that_a_page_shows_exists_with_its_options(page: str) -> N
             if not words or words[0].startswith("-"):
                 assert set(words) <= {"--help", "--install-completion", "--show-completion"}, shown
                 continue
-            assert words[0] in known, f"{page} shows `{shown}`: there is no such verb"
-            verb = " ".join(words[:2]) if _is_group(words[0], known) else words[0]
+            verb = " ".join(words[:2]) if any(name.startswith(f"{words[0]} ") for name in known) else words[0]
             assert verb in known, f"{page} shows `{shown}`: there is no such verb"
             options = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
             assert options <= known[verb], f"{page} shows `{shown}`"
 
 
-def _is_group(verb: str, known: Mapping[str, set[str]]) -> bool:
-    return any(name.startswith(f"{verb} ") for name in known)
-
-
-def test_the_readme_shows_the_way_of_a_feed() -> None:
+def test_the_readme_shows_the_way_of_a_feed_and_a_first_run_brings_its_own_service() -> None:
     shown = " ".join(_shown("README.md"))
-    assert all(f"eventsync {verb}" in shown for verb in ("check", "preview", "run", "rows"))
+    assert [verb for verb in ("check", "preview", "run", "rows") if f"eventsync {verb}" not in shown] == []
+    assert re.findall(r"^\t\$\(BIN\)/eventsync ((?:demo|ui).*)$", MAKEFILE, re.MULTILINE) == ["demo", "ui --demo"]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_make_target_that_a_page_names_exists(page: str) -> None:
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    named = {found for shown in _shown(page) for found in re.findall(r"^\s*make ([a-z-]+)", shown)}
-    assert named <= targets
-    phony = re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
-    assert phony is not None
-    assert set(phony[1].split()) == targets
-
-
-def test_what_a_first_run_names_needs_no_service_of_ones_own() -> None:
-    """`make demo` and `make ui` bring the service with them: whoever has just cloned has neither an address nor a key."""
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    assert re.findall(r"^\t\$\(BIN\)/eventsync ((?:demo|ui).*)$", makefile, re.MULTILINE) == ["demo", "ui --demo"]
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    assert {found for shown in _shown(page) for found in re.findall(r"^\s*make ([a-z-]+)", shown)} <= targets
+    assert set(MAKEFILE.partition("\n.PHONY:")[2].partition("\n")[0].split()) == targets
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_a_page_leads_to_exists(page: str) -> None:
-    folder = (ROOT / page).parent
-    links = [link for link in _LINK.findall((ROOT / page).read_text("utf-8")) if "://" not in link]
-    missing = [link for link in links if not (folder / link).exists()]
-    assert missing == []
+    links = _LINK.findall((ROOT / page).read_text("utf-8"))
+    assert [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
@@ -98,17 +83,12 @@ def test_every_folder_and_module_that_a_page_names_exists(page: str) -> None:
     assert [span for span in spans if not any((place / span).exists() for place in places)] == []
 
 
-def test_the_readme_lists_every_variable_that_is_read() -> None:
+def test_the_readme_lists_the_variables_that_are_read_and_every_exit_code() -> None:
     rooms = ("pipelines", "connectors")
     read = {name for room in rooms for path in (ROOT / room).rglob("*.py") for name in _VARIABLE.findall(path.read_text("utf-8"))}
     named = set(_VARIABLE.findall(README))
-    assert named <= read
-    assert {"EVENT_API_BASE_URL", "EVENT_API_KEY", "EVENTSYNC_FEEDS", "EVENTSYNC_STATE_URL"} <= named
-
-
-def test_the_readme_lists_every_exit_code() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
-    assert told == {int(code) for code in ExitCode}
+    assert {"EVENT_API_BASE_URL", "EVENT_API_KEY", "EVENTSYNC_FEEDS", "EVENTSYNC_STATE_URL"} <= named <= read
+    assert set(map(int, re.findall(r"^\| (\d+) \|", README, re.MULTILINE))) == set(map(int, ExitCode))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -49,60 +49,39 @@ def test_what_is_generated_from_the_code_is_what_the_code_says(path: Path, write
     assert path.read_text("utf-8") == write(), "generate it again: make reference"
 
 
-def test_a_schema_is_published_for_each_document_and_nothing_else() -> None:
+def test_a_schema_is_published_for_each_document_and_an_example_for_each_verb() -> None:
     assert {path.name for path in (DOCS / "json").iterdir()} == set(map(file_name, DOCUMENTS))
-
-
-def test_every_verb_is_told_by_example() -> None:
     sections = re.split(r"^## eventsync (.+)$", write_commands(), flags=re.MULTILINE)[1:]
-    told = dict(zip(sections[::2], sections[1::2], strict=True))
-    assert len(told) > 25
-    assert [verb for verb, section in told.items() if "```sh\n" not in section or f"eventsync {verb}" not in section] == []
+    pairs = list(zip(sections[::2], sections[1::2], strict=True))
+    assert len(pairs) > 25
+    assert [verb for verb, section in pairs if "```sh\n" not in section or f"eventsync {verb}" not in section] == []
 
 
 def test_the_page_about_the_environment_names_what_is_read_and_nothing_else() -> None:
-    told = set(re.findall(r"^\| `([A-Z_]+)` \|", (DOCS / "environment.md").read_text("utf-8"), re.MULTILINE))
-    assert told == set(_variables())
-
-
-def _variables() -> Iterator[str]:
-    """What the modules that read the environment ask it for, and what they read from files that it names."""
-    for module in ("settings", "telemetry/tracing"):
-        text = (ROOT / "pipelines" / f"{module}.py").read_text("utf-8")
-        yield from re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)
-        yield from (f"{name}_FILE" for name in re.findall(r'\.(?:secret|header)\("([A-Z_]+)"\)', text))
+    """What modules ask the environment for, and what they read from files that it names."""
+    modules = [(ROOT / "pipelines" / name).read_text("utf-8") for name in ("settings.py", "telemetry/tracing.py")]
+    read = {name for text in modules for name in re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)}
+    read |= {f"{name}_FILE" for text in modules for name in re.findall(r'\.(?:secret|header)\("([A-Z_]+)"\)', text)}
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", (DOCS / "environment.md").read_text("utf-8"), re.MULTILINE)) == read
 
 
 def test_every_page_has_its_place_in_one_of_the_parts() -> None:
-    named = list(_named(yaml.safe_load(SITE.read_text("utf-8"))["nav"]))
+    named = re.findall(r"[\w/-]+\.md", str(yaml.safe_load(SITE.read_text("utf-8"))["nav"]))
     assert len(named) == len(set(named))
     assert {name for name in named if "/" not in name} == {path.name for path in DOCS.glob("*.md")}
 
 
-def _named(nav: list[dict[str, object]]) -> Iterator[str]:
-    for entry in nav:
-        for place in entry.values():
-            if isinstance(place, str):
-                yield place
-            elif isinstance(place, list):
-                yield from _named(place)
-
-
 @pytest.mark.slow
 def test_the_site_is_whole_and_asks_no_other_machine_for_anything(tmp_path: Path) -> None:
-    site = _built(tmp_path.resolve())
-    assert len(site) > 30
-    assert {(path.name, one) for path, page in site.items() for one in page.loaded if urlsplit(one).netloc} == set()
-    assert {(path.name, link) for path, page in site.items() for link in page.links if not _leads(link, path, site)} == set()
-
-
-def _built(folder: Path) -> dict[Path, Html]:
-    """The site, built strictly and without a network: each page by its path."""
+    folder = tmp_path.resolve()
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE, "--site-dir", folder]
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1", **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), NOWHERE)}
     built = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr + built.stdout
-    return {path: Html(path) for path in folder.rglob("*.html")}
+    site = {path: Html(path) for path in folder.rglob("*.html")}
+    assert len(site) > 30
+    assert {(path.name, one) for path, page in site.items() for one in page.loaded if urlsplit(one).netloc} == set()
+    assert {(path.name, link) for path, page in site.items() for link in page.links if not _leads(link, path, site)} == set()
 
 
 def _leads(link: str, path: Path, site: dict[Path, Html]) -> bool:

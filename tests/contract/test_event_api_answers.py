@@ -1,4 +1,4 @@
-"""The table of delivery.md, answer by answer: what the service says, what the worker asks again, what it concludes.
+"""The table of answers, one by one: what the service says, what the worker asks again, what it concludes.
 
 Also what bounds a row's retries: the budget, the service's memory of keys, a 409 that says that the first attempt is under way.
 """

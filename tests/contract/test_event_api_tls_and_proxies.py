@@ -29,72 +29,34 @@ FOR_EVER = timedelta(days=36_500)
 NOW = datetime.now(UTC)  # noqa: TID251  # certificates are judged by the machine's own clock
 
 
-@dataclass(frozen=True)
-class Authority:
-    """Signs certificates; `trust` is the file that a machine trusting it is given."""
-
-    folder: Path
-    key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
-
-    @property
-    def trust(self) -> Path:
-        path = self.folder / "authority.pem"
-        path.write_bytes(self._signed("authority", self.key.public_key(), [], NOW + FOR_EVER, is_authority=True))
-        return path
-
-    def server_tls(self, *names: x509.GeneralName, until: datetime = NOW + FOR_EVER) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        path = self.folder / "server.pem"
-        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        path.write_bytes(private + self._signed("server", key.public_key(), list(names), until, is_authority=False))
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(path)
-        return context
-
-    def _signed(
-        self, name: str, key: ec.EllipticCurvePublicKey, names: list[x509.GeneralName], until: datetime, *, is_authority: bool
-    ) -> bytes:
-        own = self.key.public_key()
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(_named(name))
-            .issuer_name(_named("authority"))
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(NOW - timedelta(days=30))
-            .not_valid_after(until)
-            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), critical=False)
-        )
-        if is_authority:
-            builder = builder.add_extension(SIGNS_ONLY, critical=True)
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+def server_tls(folder: Path, *names: x509.GeneralName, until: datetime = NOW + FOR_EVER) -> ssl.SSLContext:
+    """Return what a server speaks TLS by, with a certificate signed by itself in `folder`/server.pem."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), NOW - timedelta(days=30), until)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(USAGE, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.pem").write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "server.pem")
+    return context
 
 
-SIGNS_ONLY = x509.KeyUsage(*[False] * 5, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False)
-"""What an authority's key may do; from Python 3.13 on a certificate that leaves it open is refused (RFC 5280, 4.2.1.3)."""
-
-
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
+USAGE = x509.KeyUsage(True, *[False] * 4, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False)
+"""What its key may do; from Python 3.13 on a certificate that leaves it open is refused (RFC 5280, 4.2.1.3)."""
 LOOPBACK = x509.IPAddress(ip_address("127.0.0.1"))
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.fixture
-def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
-    """One whom this machine trusts, and nobody else."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))
-    return authority
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """What a server on loopback speaks TLS by, whose certificate is the only one that this machine trusts."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+    return server_tls(tmp_path, LOOPBACK)
 
 
 @dataclass
@@ -143,18 +105,19 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     [
         (x509.DNSName("events.example.org"), NOW + FOR_EVER, True, "certificate is not valid for '127.0.0.1'"),
         (LOOPBACK, NOW - timedelta(days=1), True, "certificate has expired"),
-        (LOOPBACK, NOW + FOR_EVER, False, "certificate verify failed: unable to get local issuer certificate"),
+        (LOOPBACK, NOW + FOR_EVER, False, "certificate verify failed: self-signed certificate"),
     ],
-    ids=["of another name", "of yesterday", "of an unknown authority"],
+    ids=["of another name", "of yesterday", "that nobody trusts"],
 )
 def test_a_wrong_certificate_is_refused_and_said_so(
-    name: x509.GeneralName, until: datetime, says: str, authority: Authority, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+    name: x509.GeneralName, until: datetime, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
 ) -> None:
+    tls = server_tls(tmp_path, name, until=until)
     if is_trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
 
     async def main() -> tuple[object, Seen]:
-        async with server(creates, tls=authority.server_tls(name, until=until)) as (url, seen):
+        async with server(creates, tls=tls) as (url, seen):
             return await asked_once(url), seen
 
     told, seen = run(main)
@@ -177,10 +140,10 @@ def through_proxy(
 
 @pytest.mark.parametrize("login", ["", f"feeds:{PASSWORD.replace('/', '%2F')}@"], ids=["without a login", "with a login"])
 def test_a_proxy_tunnels_and_sees_its_own_login_but_neither_key_nor_body(
-    login: str, trusted: Authority, monkeypatch: pytest.MonkeyPatch
+    login: str, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Proxy()
-    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login=login)
+    _, seen = through_proxy(trusted, proxy, monkeypatch, login=login)
     (asked,), (request,) = proxy.asked, seen.requests
     assert asked.startswith(b"CONNECT ")
     assert (SECRET.encode() in asked, SECRET.encode() in request) == (False, True)
@@ -190,19 +153,19 @@ def test_a_proxy_tunnels_and_sees_its_own_login_but_neither_key_nor_body(
     assert b"proxy-authorization" not in request.lower()
 
 
-def test_a_host_that_no_proxy_names_is_asked_directly(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_no_proxy_names_is_asked_directly(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy()
-    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, none_for="127.0.0.1")
+    _, seen = through_proxy(trusted, proxy, monkeypatch, none_for="127.0.0.1")
     assert len(seen.requests) == 1
     assert not proxy.asked
 
 
 @pytest.mark.parametrize("status", [b"403 Forbidden", b"407 Proxy Authentication Required", b"502 Bad Gateway"])
 def test_a_proxy_that_refuses_means_not_reached_and_its_password_is_not_shown(
-    status: bytes, trusted: Authority, monkeypatch: pytest.MonkeyPatch
+    status: bytes, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Proxy(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % status)
-    told, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login="feeds:proxysecretword@")
+    told, seen = through_proxy(trusted, proxy, monkeypatch, login="feeds:proxysecretword@")
     assert unanswered(told).kind is AnswerKind.NOT_REACHED
     assert unanswered(told).answer.message == f"the proxy let nothing through: it answers {status[:3].decode()}"
     assert "proxysecretword" not in repr(told)
@@ -228,8 +191,8 @@ def keys_of(seen: Seen) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "over TLS"])
-def test_connections_are_used_again_for_as_many_requests_as_there_are(*, is_secure: bool, trusted: Authority) -> None:
-    tls = trusted.server_tls(LOOPBACK) if is_secure else None
+def test_connections_are_used_again_for_as_many_requests_as_there_are(*, is_secure: bool, trusted: ssl.SSLContext) -> None:
+    tls = trusted if is_secure else None
     verdicts, seen = delivered(creates, rows=120, in_flight=6, tls=tls)
     assert all(isinstance(verdict, Receipt) for verdict in verdicts)
     assert set(keys_of(seen).values()) == {1}

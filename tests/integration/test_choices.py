@@ -48,13 +48,6 @@ def test_the_same_rows_in_another_order_or_from_a_reworded_mapping_change_nothin
     assert len(service.requests()) == ROWS
 
 
-def test_namespaces_keep_two_deployments_at_one_account_apart(desk: Desk, service: Service) -> None:
-    desk.run(code=0)
-    desk.run(EVENTSYNC_NAMESPACE="staging", code=5)
-    desk.run("--accept", "scope", EVENTSYNC_NAMESPACE="staging", code=0)
-    assert len({one["idempotency_key"] for one in service.requests()}) == 2 * ROWS
-
-
 def test_a_run_during_which_the_clock_was_set_back_shows_no_negative_length(desk: Desk) -> None:
     run_id = desk.run().run["run_id"]
     with closing(sqlite3.connect(desk.folder / "state.db")) as connection, connection:

@@ -65,9 +65,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _give(self, content: bytes) -> None:
         etag = _etag(content)
         told = {"ETag": etag, "Last-Modified": formatdate(OLD_S, usegmt=True), "Accept-Ranges": "bytes"}
-        if self.headers.get("If-Match", etag) != etag:
-            self._say(412, _error("PreconditionFailed", "At least one of the preconditions you specified did not hold"))
-            return
         part = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if part:
             start, end = int(part[1]), min(int(part[2]), len(content) - 1)

@@ -1,15 +1,11 @@
 """A server on this machine that answers as Google does: tokens, the Sheets API, the part of the Drive API that we ask.
 
-It keeps to quotas, fails on demand, and lets an editor change a sheet between two of our requests. For demonstrations
-`python -m lookalikes.sheets --credentials FILE [--port N]` (with `tests` on the path) runs it with a small programme: it writes a
-service account's credentials to FILE and prints one line of JSON with its address (for EVENTSYNC_SHEETS_URL).
+It keeps to quotas, fails on demand, and lets an editor change a sheet between two of our requests.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -73,7 +69,6 @@ class Google:
     base_url: str = ""
     reads: int = 0
     written: list[dict[str, Any]] = field(default_factory=list)
-    log: Path | None = None
     _lately: deque[float] = field(default_factory=deque)
 
     def add(self, book: Book) -> Book:
@@ -99,17 +94,11 @@ class Google:
 
     def _answering(self, answer: Callable[[Request, bytes], Response], scopes: set[str]) -> Answer:
         async def answered(request: Request) -> Response:
-            self._note(f"{request.method} {request.url.path}?{request.url.query}")
+            self.asked.append(f"{request.method} {request.url.path}?{request.url.query}")
             refusal = self._fault(request) or self._refused(request, scopes)
             return refusal or answer(request, await request.body())
 
         return answered
-
-    def _note(self, line: str) -> None:
-        self.asked.append(line)
-        if self.log is not None:
-            with self.log.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
 
     def _fault(self, request: Request) -> Response | None:
         for fault in self.faults:
@@ -160,7 +149,7 @@ class Google:
 
     async def _token(self, request: Request) -> Response:
         form = {name: str(value) for name, value in (await request.form()).items()}
-        self._note("POST /token")
+        self.asked.append("POST /token")
         if self.refusal_of_tokens:
             told = {"error": self.refusal_of_tokens, "error_description": "Invalid JWT Signature."}
             return _json(told, 400 if self.refusal_of_tokens != "internal_failure" else 500)
@@ -313,22 +302,3 @@ def programme(*, rows: int = 12) -> Book:
         postcode = Cell(1000.0 + number, "NUMBER", "00000")
         grid.append([f"A{number:03}", f"Concert {number}", day(46145 + number), time_of_day, "12,50", postcode, number % 2 == 0])
     return Book("lookalike-programme-0123456789abcdef", "Town programme", [Sheet("Programme", grid, gid=7)])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--credentials", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=12)
-    parser.add_argument("--log", type=Path, help="a file that each request is written into")
-    wishes = parser.parse_args()
-    google = Google(log=wishes.log)
-    book = google.add(programme(rows=wishes.rows))
-    book.writers.add(ACCOUNT)
-    with google_on(google):
-        google.credentials(wishes.credentials)
-        print(json.dumps({"base_url": google.base_url, "spreadsheet": book.id, "account": ACCOUNT}), flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -234,8 +234,7 @@ def _split(text: str) -> tuple[str, Place]:
     if text.startswith("'"):
         title, _, cells = text[1:].rpartition("'")
         return title.replace("''", "'"), _place(cells.removeprefix("!"))
-    title, mark, cells = text.rpartition("!")
-    return (title, _place(cells)) if mark else ("", _place(text))
+    return "", _place(text)
 
 
 def _place(cells: str) -> Place:

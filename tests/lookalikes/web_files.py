@@ -97,9 +97,6 @@ class _Handler(BaseHTTPRequestHandler):
         part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         if part and self.headers.get("If-Range") in (versions.get("ETag"), versions.get("Last-Modified")):
             start, size = int(part[1]), len(file.content)
-            if start >= size:
-                self._say(416, {"Content-Range": f"bytes */{size}"})
-                return
             self._say(
                 206, versions | {"Content-Range": f"bytes {start}-{size - 1}/{size}"}, file.content[start:], is_head=is_head
             )

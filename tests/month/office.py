@@ -57,7 +57,10 @@ class Elsewhere:
     def begin(self, run_id: str, at: datetime) -> None:
         """Have a run carried out that begins at this moment."""
         if self._process is None:
-            self._process = self._started()
+            env = shell_environ({**self.environ, "PYTHONPATH": str(_TESTS)})
+            words, pipe = [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK], subprocess.PIPE
+            with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
+                self._process = subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
             assert self.said() == "ready"
         print(json.dumps({"run_id": run_id, "at": at.isoformat()}), file=self._process.stdin, flush=True)
 
@@ -73,12 +76,6 @@ class Elsewhere:
             self._process.kill()
             with self._process:
                 self._process = None
-
-    def _started(self) -> subprocess.Popen[str]:
-        env = shell_environ({**self.environ, "PYTHONPATH": str(_TESTS)})
-        words, pipe = [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK], subprocess.PIPE
-        with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
-            return subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
 
 
 @dataclass
@@ -109,9 +106,6 @@ class Office:
         """Stop the daemon; it is started again with nothing in its memory."""
         self.is_up, self._known = False, {}
 
-    def start(self) -> None:
-        self.is_up = True
-
     def beat(self, at: datetime) -> None:
         """Let the daemon look once, carry out what it queues, and tell owners where anything has happened."""
         if not self.is_up:
@@ -121,7 +115,9 @@ class Office:
             problems = [*execute_run_monitoring_iteration(self.workspace, _LOG)]
             problems += launch_scheduled_runs(self.workspace, _LOG, at, self._known)
             assert [problem for problem in problems if problem is not None] == []
-            self.ticks |= {tick.tick_id: tick for tick in self._seen()}
+            origin, selector = self._schedule.get_remote_origin_id(), self._schedule.selector_id
+            # the last ones, each time: Dagster forgets them after a month
+            self.ticks |= {tick.tick_id: tick for tick in self.instance.get_ticks(origin, selector, limit=10)}
             for run in self.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])):
                 self._carry_out(run.run_id, at)
         if self._ended() > self._told_of:
@@ -158,10 +154,6 @@ class Office:
 
     def _ended(self) -> int:
         return self.instance.get_runs_count(dg.RunsFilter(statuses=ENDED))
-
-    def _seen(self) -> list[InstigatorTick]:
-        """The schedule's last ticks: Dagster forgets them after a month."""
-        return list(self.instance.get_ticks(self._schedule.get_remote_origin_id(), self._schedule.selector_id, limit=10))
 
 
 def _schedule_of(workspace: WorkspaceProcessContext) -> RemoteSchedule:

@@ -57,13 +57,10 @@ class Partner:
     def name(self, number: int, title: str) -> None:
         self.rows[number] = (title, self.rows[number][1])
 
-    def drop(self, *numbers: int) -> None:
-        for number in numbers:
+    def drop(self, count: int) -> None:
+        """Take so many events out, the first ones."""
+        for number in sorted(self.rows)[:count]:
             del self.rows[number]
-
-    def end_the_season(self) -> None:
-        """Take two thirds of the events out."""
-        self.drop(*sorted(self.rows)[: len(self.rows) * 2 // 3])
 
     def mend_days(self) -> None:
         self.rows |= {number: (title, "2027-06-02") for number, (title, day) in self.rows.items() if day == "soon"}
@@ -121,16 +118,15 @@ def hard_days(first: date) -> Iterator[Happening]:
     yield _at(two, time(9, 30), "a person runs the feed at 09:30", _asked_for(two, time(9, 30)))
     yield _at(two, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
     yield _at(three, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
-    yield _at(three, time(9), "the daemon is started at 09:00", lambda world: world.office.start())
+    yield _at(three, time(9), "the daemon is started at 09:00", lambda world: setattr(world.office, "is_up", True))
     yield _at(three, time(15), "", _let_out)
     yield _at(four, NIGHT, "the worker is killed with requests in flight (kill -9)", _many_and_slow)
     yield _at(four, time(3, 45), "", _kill)
 
 
-def a_quiet_time(first: date, days: int) -> Iterator[Happening]:
-    """Yield the nights of some days on which nothing else happens."""
-    yield _at(first, NIGHT, "the first file", _begin)
-    yield from (_at(first + timedelta(days=day), NIGHT, "") for day in range(1, days))
+def a_quiet_day(day: date) -> Iterator[Happening]:
+    """Yield what happens on a day on which only the file comes."""
+    yield _at(day, NIGHT, "the first file", _begin)
 
 
 def _bad_days(first: date) -> Iterator[Happening]:
@@ -140,20 +136,23 @@ def _bad_days(first: date) -> Iterator[Happening]:
     yield on(1, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
     yield on(3, NIGHT, "an event that is online is edited", _then(lambda partner: partner.name(5, "Evening 5 in the garden")))
     yield on(5, NIGHT, "the edit is taken back", _then(lambda partner: partner.name(5, "Evening 5")))
-    yield on(7, NIGHT, "two events that are over leave the file", _then(lambda partner: partner.drop(1, 2)))
+    yield on(7, NIGHT, "two events that are over leave the file", _then(lambda partner: partner.drop(2)))
     yield on(8, NIGHT, "a column has another name", _rename_a_column)
     yield on(8, time(12), "the file is mended", lambda world: world.partner.deliver())
-    yield on(10, NIGHT, "the file is empty", lambda world: world.partner.file.write_text("", "utf-8"))
-    yield on(
-        10, time(12), "then only its header is there", lambda world: world.partner.file.write_text(f"{desk.HEADER}\n", "utf-8")
-    )
+    yield on(10, NIGHT, "the file is empty", lambda world: world.partner.file.write_text(""))
+    yield on(10, time(12), "then only its header is there", lambda world: world.partner.file.write_text(f"{desk.HEADER}\n"))
     yield on(12, NIGHT, "the file is late", lambda world: world.partner.file.unlink())
     yield on(12, time(10), "it comes at 10:00")
     yield on(14, NIGHT, "the service is away until 20:00", _gone_until(first.replace(day=14), time(20)))
-    yield on(16, NIGHT, "the season is over: most events leave the file", _then(Partner.end_the_season))
+    yield on(
+        16,
+        NIGHT,
+        "the season is over: most events leave the file",
+        _then(lambda partner: partner.drop(len(partner.rows) * 2 // 3)),
+    )
     yield on(16, time(9), "a person accepts it at 09:00", _asked_for(first.replace(day=16), time(9), "shrink"))
     yield on(18, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
-    yield on(20, time(9), "the daemon is started at 09:00", lambda world: world.office.start())
+    yield on(20, time(9), "the daemon is started at 09:00", lambda world: setattr(world.office, "is_up", True))
     yield on(21, NIGHT, "two new events have no day", _then(lambda partner: partner.add(2, day="soon")))
     yield on(22, NIGHT, "they are mended", _then(Partner.mend_days))
     yield on(23, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
@@ -190,10 +189,6 @@ def _begin(world: World) -> None:
     world.partner.add(2, day="2026-03-06")
     world.partner.add(AT_FIRST - 2)
     world.partner.deliver()
-
-
-def _lay_down_the_header(world: World) -> None:
-    world.partner.file.write_text(f"{desk.HEADER}\n", "utf-8")
 
 
 def _rename_a_column(world: World) -> None:
@@ -261,14 +256,9 @@ def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Pla
     with ExitStack() as stack:
         service = stack.enter_context(serving(clock))
         inbox = stack.enter_context(webhook())
-        environ = {
-            "EVENT_API_BASE_URL": service.base_url,
-            "EVENT_API_KEY": SECRET,
-            "EVENTSYNC_FEEDS": str(folder / "feeds"),
-            "EVENTSYNC_STATE_URL": f"sqlite:///{folder / 'state.db'}",
-            "EVENTSYNC_NOTIFY": inbox.address(),
-            "DAGSTER_HOME": str(folder / "home"),
-        }
+        environ = {"EVENT_API_BASE_URL": service.base_url, "EVENT_API_KEY": SECRET, "EVENTSYNC_NOTIFY": inbox.address()}
+        environ |= {"EVENTSYNC_FEEDS": f"{folder}/feeds", "EVENTSYNC_STATE_URL": f"sqlite:///{folder}/state.db"}
+        environ |= {"DAGSTER_HOME": f"{folder}/home"}
         office = stack.enter_context(open_office(folder, environ, clock, inbox))
         partner = Partner(folder / "events.csv")
         _play(World(partner, service, office), span, happened)
@@ -289,15 +279,9 @@ def expected_ticks(span: Span) -> Iterator[datetime]:
 
 
 def _play(world: World, span: Span, happened: Iterable[Happening]) -> None:
-    looks = [Happening(at, "", lambda world, at=at: world.office.beat(at)) for at in _looks(span)]
-    for happening in sorted([*looks, *happened], key=lambda one: one.at):
+    hours = (span.begin.astimezone(UTC) + timedelta(hours=number) for number in range(25 * span.days))
+    looks = [at + _LOOK for at in hours if at.hour in _HOURS and at + _LOOK < span.end]
+    acts = [Happening(at, "", lambda world, at=at: world.office.beat(at)) for at in looks]
+    for happening in sorted([*acts, *happened], key=lambda one: one.at):
         world.office.clock.set(happening.at)
         happening.act(world)
-
-
-def _looks(span: Span) -> Iterator[datetime]:
-    at = span.begin.astimezone(UTC)
-    while at + _LOOK < span.end:
-        if at.hour in _HOURS:
-            yield at + _LOOK
-        at += timedelta(hours=1)

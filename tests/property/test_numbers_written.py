@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,28 +16,20 @@ PLAIN = re.compile(r"(-?\d{1,3}(,\d{3})*(\.\d{1,6})?|nearly 0|unknown)")
 
 
 @given(st.floats() | st.integers(-(10**20), 10**20))
-def test_any_number_is_written_without_an_exponent(number: float) -> None:
+def test_any_number_and_any_rate_is_written_without_an_exponent(number: float) -> None:
     assert PLAIN.fullmatch(written(number))
-
-
-@given(st.floats())
-def test_any_rate_is_written_without_an_exponent(per_s: float) -> None:
-    number, _, unit = written_rate(per_s).rpartition("/")
+    rate, _, unit = written_rate(number).rpartition("/")
     assert unit in {"s", "min", "h"}
-    assert PLAIN.fullmatch(number)
+    assert PLAIN.fullmatch(rate)
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0.0, "0"), (12_000.0, "12,000"), (19.72, "19.7"), (0.25, "0.25"), (99.96, "100"), (-1.5, "-1.5"), (1234.5, "1,234")],
-)
-def test_a_number_is_written_with_the_digits_that_count(number: float, text: str) -> None:
-    assert written(number) == text
+NUMBERS = {0.0: "0", 12_000.0: "12,000", 19.72: "19.7", 0.25: "0.25", 99.96: "100", -1.5: "-1.5", 1234.5: "1,234"}
+RATES = {20.0: "20/s", 0.5: "30/min", 1 / 3600: "1/h", 0.0: "0/h"}
 
 
-@pytest.mark.parametrize(("per_s", "text"), [(20.0, "20/s"), (0.5, "30/min"), (1 / 3600, "1/h"), (0.0, "0/h")])
-def test_a_slow_rate_is_told_by_the_minute_or_the_hour(per_s: float, text: str) -> None:
-    assert written_rate(per_s) == text
+def test_a_number_is_written_with_the_digits_that_count_and_a_slow_rate_by_the_minute_or_the_hour() -> None:
+    assert {number: written(number) for number in NUMBERS} == NUMBERS
+    assert {per_s: written_rate(per_s) for per_s in RATES} == RATES
 
 
 def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
@@ -50,7 +41,6 @@ def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
 
 @given(st.floats(0, allow_nan=False), st.floats(0, 1e9, allow_nan=False), st.integers(0, 10**9))
 def test_the_line_of_a_pace_has_neither_exponents_nor_absurd_shares(rate: float, seconds: float, requests: int) -> None:
-    numbers = pace_numbers(RateReport(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds)
-    line = pace_line(numbers)
+    line = pace_line(pace_numbers(RateReport(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds))
     assert not re.search(r"\de[+-]?\d|nan|inf\b", line)
     assert not [share for share in re.findall(r"([\d,.]+)%", line) if float(share.replace(",", "")) > 100]

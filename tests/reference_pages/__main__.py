@@ -11,7 +11,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -69,23 +68,17 @@ _INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
 def write_commands() -> str:
     """The whole page, as Markdown."""
     verbs = list(every_command())
-    overview = table(
-        ("verb", "does"), ((f"[{name}](#eventsync-{name.replace(' ', '-')})", _first_sentence(verb)) for name, verb in verbs)
-    )
+    links = {name: f"[{name}](#eventsync-{name.replace(' ', '-')})" for name, _ in verbs}
+    overview = table(("verb", "does"), ((links[name], (verb.help or "").partition("\n\n")[0]) for name, verb in verbs))
     return page(_COMMANDS, overview, *(_section(name, verb) for name, verb in verbs), _EXIT_CODES, _exit_codes())
 
 
-def _first_sentence(verb: typer.core.TyperCommand) -> str:
-    return (verb.help or "").partition("\n\n")[0]
-
-
 def _section(name: str, verb: typer.core.TyperCommand) -> str:
-    return page(f"## eventsync {name}", f"`{_usage(name, verb)}`", _text(verb.help or ""), _words(name, verb))
-
-
-def _usage(name: str, verb: typer.core.TyperCommand) -> str:
     arguments = [one.display_name_raw for one in verb.params if isinstance(one, typer.core.TyperArgument)]
-    return " ".join(["eventsync", name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(verb.params) else [])])
+    usage = " ".join(["eventsync", name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(verb.params) else [])])
+    context = typer.Context(verb, info_name=f"eventsync {name}")
+    words = table(("word", "what it says"), (_word(one, context) for one in verb.params))
+    return page(f"## eventsync {name}", f"`{usage}`", _text(verb.help or ""), words)
 
 
 def _text(told: str) -> str:
@@ -99,11 +92,6 @@ def _text(told: str) -> str:
 
 def _paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n")).strip()
-
-
-def _words(name: str, verb: typer.core.TyperCommand) -> str:
-    context = typer.Context(verb, info_name=f"eventsync {name}")
-    return table(("word", "what it says"), (_word(one, context) for one in verb.params))
 
 
 def _word(one: typer.core.TyperArgument | typer.core.TyperOption, context: typer.Context) -> tuple[str, str]:
@@ -136,23 +124,16 @@ _ERROR = "#/$defs/ErrorDocument"
 def write_documents() -> str:
     """The whole page, as Markdown."""
     schemas = {verb: document_schema(verb) for verb in DOCUMENTS}
-    verbs = table(("verb", "document", "schema"), (_verb(verb, schema) for verb, schema in schemas.items()))
-    types = _types(schemas)
-    return page(_DOCUMENTS, verbs, "## Types", *(_type(name, types[name]) for name in sorted(types, key=str.casefold)))
-
-
-def _verb(verb: str, schema: Mapping[str, Any]) -> tuple[str, str, str]:
-    own = [one for one in schema["anyOf"] if one.get("$ref") != _ERROR]
-    return f"`eventsync {verb}`", " or ".join(map(_kind, own)), f"[{file_name(verb)}](json/{file_name(verb)})"
-
-
-def _types(schemas: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    """Every type by its name, which means the same in all documents."""
+    kinds = {verb: [_kind(one) for one in schema["anyOf"] if one.get("$ref") != _ERROR] for verb, schema in schemas.items()}
+    files = {verb: f"[{file_name(verb)}](json/{file_name(verb)})" for verb in schemas}
+    verbs = table(
+        ("verb", "document", "schema"), ((f"`eventsync {verb}`", " or ".join(kinds[verb]), files[verb]) for verb in schemas)
+    )
     types: dict[str, Mapping[str, Any]] = {}
     for verb, schema in schemas.items():
         for name, one in schema["$defs"].items():
             assert types.setdefault(name, one) == one, f"{name} of {verb} is called as another type is"
-    return types
+    return page(_DOCUMENTS, verbs, "## Types", *(_type(name, types[name]) for name in sorted(types, key=str.casefold)))
 
 
 def _type(name: str, schema: Mapping[str, Any]) -> str:
@@ -230,15 +211,30 @@ _LAUNCHING = """\
 Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, the same as of `eventsync run`. Secrets
 are no part of a run's configuration."""
 
+_TAGS = {
+    names.FEED_TAG: "The feed that it works on.",
+    names.LAUNCHED_BY_TAG: (
+        "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI."
+    ),
+}
 _SEQUENCES = "A schedule that is on from the start runs without anybody's doing; each of them can be switched in the UI."
 
 
 def write_assets() -> str:
     """The whole page, as Markdown."""
     with tempfile.TemporaryDirectory() as folder:
-        definitions = _definitions(Path(folder))
-        specs = sorted(definitions.resolve_all_asset_specs(), key=_as_a_row_goes)
+        (Path(folder) / "feeds").mkdir()
+        (Path(folder) / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
+        settings = read_settings(_ENVIRON, Path(folder))
+        definitions = build_definitions(settings, lambda: open_context(settings))
+        steps = ("source", "staged", "published", "backfilled")
+        specs = sorted(definitions.resolve_all_asset_specs(), key=lambda spec: steps.index(spec.key.path[-1]))
         repository = definitions.get_repository_def()
+        fields = LaunchOptions.model_fields.items()
+        options = (
+            (f"`{name}`", f"`{one.get_default(call_default_factory=True)}`", one.description or "") for name, one in fields
+        )
+        jobs = sorted(repository.get_all_jobs(), key=lambda job: job.name)
         return page(
             _ASSETS,
             "## Assets",
@@ -247,27 +243,16 @@ def write_assets() -> str:
             "## Checks",
             table(("asset", "check", "blocks what comes after", "passes if"), _checks()),
             "## Jobs",
-            table(("job", "does"), ((f"`{job.name}`", job.description or "") for job in _jobs(repository))),
+            table(("job", "does"), ((f"`{job.name}`", job.description or "") for job in jobs if not job.name.startswith("__"))),
             "## Schedules and sensors",
             _SEQUENCES,
             table(("name", "when", "on from the start", "starts"), (*_schedules(repository), *_sensors(repository))),
             "## Launch options",
             _LAUNCHING,
-            table(("option", "without it", "says"), _options()),
+            table(("option", "without it", "says"), options),
             "## Tags",
-            table(("tag of a run", "says"), _tags()),
+            table(("tag of a run", "says"), ((f"`{tag}`", said) for tag, said in _TAGS.items())),
         )
-
-
-def _definitions(folder: Path) -> dg.Definitions:
-    (folder / "feeds").mkdir()
-    (folder / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
-    settings = read_settings(_ENVIRON, folder)
-    return build_definitions(settings, lambda: open_context(settings))
-
-
-def _as_a_row_goes(spec: dg.AssetSpec) -> int:
-    return ("source", "staged", "published", "backfilled").index(spec.key.path[-1])
 
 
 def _asset(spec: dg.AssetSpec) -> tuple[str, str, str, str]:
@@ -279,10 +264,6 @@ def _checks() -> Iterator[tuple[str, str, str, str]]:
     staged, published = (dg.AssetKey([_FEED, name]) for name in ("staged", "published"))
     for spec in (*brake_specs(staged), *publish_specs(published)):
         yield f"`{spec.asset_key.path[-1]}`", f"`{spec.name}`", "yes" if spec.blocking else "no", spec.description or ""
-
-
-def _jobs(repository: dg.RepositoryDefinition) -> list[dg.JobDefinition]:
-    return sorted((job for job in repository.get_all_jobs() if not job.name.startswith("__")), key=lambda job: job.name)
 
 
 def _schedules(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
@@ -298,19 +279,6 @@ def _sensors(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, st
         yield f"`{one.name}`", f"every {one.minimum_interval_seconds} s", "yes" if is_on else "no", one.description or ""
 
 
-def _options() -> Iterator[tuple[str, str, str]]:
-    for name, field in LaunchOptions.model_fields.items():
-        yield f"`{name}`", f"`{field.get_default(call_default_factory=True)}`", field.description or ""
-
-
-def _tags() -> Iterator[tuple[str, str]]:
-    yield f"`{names.FEED_TAG}`", "The feed that it works on."
-    yield (
-        f"`{names.LAUNCHED_BY_TAG}`",
-        "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI.",
-    )
-
-
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     """Yield each generated file with the function that returns its text."""
     docs = ROOT / "docs"
@@ -320,11 +288,7 @@ def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield docs / "vocabulary.md", lambda: read_vocabulary().text
     yield ROOT / "mappings" / "eventsync.schema.json", lambda: _json(feed_json_schema())
     for verb in DOCUMENTS:
-        yield docs / "json" / file_name(verb), partial(_document, verb)
-
-
-def _document(verb: str) -> str:
-    return _json(document_schema(verb))
+        yield docs / "json" / file_name(verb), lambda verb=verb: _json(document_schema(verb))  # type: ignore[misc]
 
 
 def _json(schema: dict[str, Any]) -> str:

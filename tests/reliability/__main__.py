@@ -22,22 +22,22 @@ from rich.table import Table
 
 def main() -> int:
     """Return 0 if every line keeps its promise, 1 if one does not."""
-    asked, console, began = _asked(), Console(stderr=True), monotonic()
+    parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORDS", help="lines with these words, shown and not written down")
+    asked, console, began = parser.parse_args(), Console(stderr=True), monotonic()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     places = [place for place in every_place() if asked.only in f"{place.trouble.name}, {place.keys.said}"]
     lines = _play(places, console)
     broken = [line for line in lines if line.breach]
-    _show(console, lines if asked.only else broken)
+    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    table = Table(*shown)
+    for line in lines if asked.only else broken:
+        table.add_row(*(line.cells[name] for name in shown))
+    console.print(table)
     console.print(f"{len(lines)} lines in {monotonic() - began:.0f} s, {len(broken)} broken")
     if not asked.only:
         TABLE.write(HEAD, (line.cells.values() for line in lines))
     return 1 if broken else 0
-
-
-def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
-    parser.add_argument("--only", default="", metavar="WORDS", help="lines with these words, shown and not written down")
-    return parser.parse_args()
 
 
 def _play(places: Iterable[Place], console: Console) -> list[Line]:
@@ -46,14 +46,6 @@ def _play(places: Iterable[Place], console: Console) -> list[Line]:
         warm = stack.enter_context(closing(WarmStart()))
         stage = Stage(folder, warm, stack.enter_context(serving(folder / "service")))
         return [play(place, stage) for place in track(list(places), "lines", console=console)]
-
-
-def _show(console: Console, lines: Iterable[Line]) -> None:
-    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
-    table = Table(*shown)
-    for line in lines:
-        table.add_row(*(line.cells[name] for name in shown))
-    console.print(table)
 
 
 if __name__ == "__main__":

@@ -141,9 +141,6 @@ class Worker:
             book = FeedScope(context.settings.destination, self._mapping().feed)
             return list(LedgerQueries(context.engine).every_row(book, which or RowFilter()))
 
-    def states(self) -> Counter[EntryState]:
-        return Counter(row.state for row in self.rows())
-
     def _mapping(self) -> FeedMapping:
         return load_feed(self.desk.folder / "feeds" / "town.yaml")
 
@@ -193,8 +190,15 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
             service.switch(fault_per_mille=0)
             return 0
         case "service killed":
+
+            def kill_amid() -> None:
+                until(lambda: len(service.requests()) >= _SOME, what="some requests")
+                service.stop(is_sudden=True)
+                pause(0.2)
+                service.start()
+
             with ThreadPoolExecutor(1) as other:
-                killed = other.submit(_kill_amid, service)
+                killed = other.submit(kill_amid)
                 worker.run()
                 killed.result()
             return 0
@@ -212,20 +216,12 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
     return in_doubt
 
 
-def _kill_amid(service: Service) -> None:
-    """Kill the service once some requests have arrived, and start it again where it was."""
-    until(lambda: len(service.requests()) >= _SOME, what="some requests")
-    service.stop(is_sudden=True)
-    pause(0.2)
-    service.start()
-
-
 def _run_until_nothing_is_owed(worker: Worker) -> None:
     """Run until a run leaves nothing that the next one would send, or until two runs in a row change nothing."""
     before: Counter[EntryState] = Counter()
     for _ in range(MOST_RUNS):
         worker.run()
-        now = worker.states()
+        now = Counter(row.state for row in worker.rows())
         if not _owed(now) and (now == before or not now[EntryState.UNCERTAIN]):
             return
         before = now
@@ -236,7 +232,8 @@ def _owed(states: Counter[EntryState]) -> int:
 
 
 def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Line:
-    rows, bodies, states = worker.rows(), service.bodies(), worker.states()
+    rows, bodies = worker.rows(), service.bodies()
+    states = Counter(row.state for row in rows)
     found = Counter(event["title"].rpartition(" ")[2] for event in service.events())  # a title ends with its row's key
     known = {str(row.row_key): row for row in rows}
     absent = [key for key in map(str, range(ROWS)) if not found[key]]

@@ -26,7 +26,7 @@ DATABASES = ("sqlite", "postgresql")
 def main() -> int:
     """Return 0 if every promise held, 1 if one did not."""
     options, log, began = _options(), Console(stderr=True), monotonic()
-    databases = options.databases.split(",")
+    databases = options.databases
     log.print(f"{options.kills} kills on each of {', '.join(databases)}, seed {options.seed}")
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
     with ExitStack() as stack:
@@ -40,7 +40,10 @@ def main() -> int:
         broken = {name: f"{type(error).__name__}: {error}" for name, run in runs.items() if (error := run.exception())}
     console = Console(width=150)
     said = "{feeds} feeds of {rows} rows became {events} events; {edits} edits; {repeated} rows sent twice"
-    console.print(_table(tolls))
+    table = Table("blows that met a run, by the place aimed at", *Place, "all")
+    for name, toll in tolls.items():
+        table.add_row(name, *(str(toll.met[place]) for place in Place), str(toll.met.total()))
+    console.print(table)
     for name, toll in tolls.items():
         console.print(f"{name}: {toll.missed} more came when the run had ended; {said.format_map(toll.sums)}")
     console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {monotonic() - began:.0f} s, seed {options.seed}")
@@ -56,11 +59,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
     parser.add_argument("--kills", type=int, default=500, help="how often a run is struck, on each database (500)")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="where the dice begin (drawn)")
-    parser.add_argument("--databases", default=",".join(DATABASES), help="sqlite, postgresql, or both (both)")
-    options = parser.parse_args()
-    if not set(options.databases.split(",")) <= set(DATABASES):
-        parser.error(f"--databases: {options.databases} is not a choice of {', '.join(DATABASES)}")
-    return options
+    parser.add_argument("--databases", nargs="+", choices=DATABASES, default=DATABASES, help="sqlite, postgresql, or both (both)")
+    return parser.parse_args()
 
 
 def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str] | None, bar: Progress, toll: Toll) -> None:
@@ -70,13 +70,6 @@ def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str]
     trial = Trial(options.kills, seed, fresh_url, lambda so_far: bar.update(task, completed=so_far.blows), toll=toll)
     with closing(WarmStart()) as warm:
         trial.run(folder, warm)
-
-
-def _table(tolls: dict[str, Toll]) -> Table:
-    table = Table("blows that met a run, by the place aimed at", *Place, "all")
-    for name, toll in tolls.items():
-        table.add_row(name, *(str(toll.met[place]) for place in Place), str(toll.met.total()))
-    return table
 
 
 if __name__ == "__main__":

@@ -35,39 +35,28 @@ class Programme:
     is_festival: bool = False
     _gone: list[int] = field(default_factory=list)
 
-    def begin(self, rows: int) -> None:
-        """Write the first version."""
-        self._add(rows)
-        self._write()
-
     def edit(self, what: str = "") -> str:
-        """Change the rows or the mapping, and return which."""
+        """Change the rows or the mapping, and return which: add some, reword some, take some out, put one back that was out."""
         change = what or self.dice.choices(("rows", "mapping"), (4, 1))[0]
         if change == "mapping":
             self.is_festival = not self.is_festival
         else:
-            self._edit_rows()
+            for number in self.dice.sample(sorted(self.rows), min(20, len(self.rows))):
+                self.rows[number] = f"Evening {number} ({self.edits})"
+            for number in self.dice.sample(sorted(self.rows), min(5, len(self.rows))):
+                del self.rows[number]
+                self._gone.append(number)
+            if len(self._gone) > 10:
+                number = self._gone.pop(self.dice.randrange(len(self._gone)))
+                self.rows[number] = f"Evening {number}"
         self.edits += 1
-        self._write()
+        self.add(self.dice.randint(20, 80) if change == "rows" else 0)
         return change
 
-    def _edit_rows(self) -> None:
-        """Add some, reword some, take some out, put one back that was taken out."""
-        for number in self.dice.sample(sorted(self.rows), min(20, len(self.rows))):
-            self.rows[number] = f"Evening {number} ({self.edits})"
-        for number in self.dice.sample(sorted(self.rows), min(5, len(self.rows))):
-            del self.rows[number]
-            self._gone.append(number)
-        if len(self._gone) > 10:
-            number = self._gone.pop(self.dice.randrange(len(self._gone)))
-            self.rows[number] = f"Evening {number}"
-        self._add(self.dice.randint(20, 80))
-
-    def _add(self, rows: int) -> None:
+    def add(self, rows: int) -> None:
+        """Add so many rows, and write file and mapping."""
         first = max((*self.rows, *self._gone), default=-1) + 1
         self.rows |= {number: f"Evening {number}" for number in range(first, first + rows)}
-
-    def _write(self) -> None:
         self.desk.mapping(title=FESTIVAL if self.is_festival else TITLE)
         self.desk.source(line(number, title=title) for number, title in sorted(self.rows.items()))
         for number, title in self.rows.items():
@@ -76,22 +65,16 @@ class Programme:
 
 def broken_so_far(service: Service, programme: Programme) -> list[str]:
     """Return the promises that hold at every moment and do not hold now; each in a sentence."""
-    events, requests = service.events(), service.requests()
-    return _shortened([*_wrong_events(events, programme), *_wrong_requests(requests)])
+    return _shortened([*_wrong_events(service.events(), programme), *_wrong_requests(service.requests())])
 
 
 def broken_at_the_end(service: Service, programme: Programme) -> list[str]:
     """Return the same for a feed that says it is done: nothing is lost, and ledger, service and runs agree."""
     events = service.events()
     lost = sorted(programme.rows.keys() - set(map(_number, events)))
-    return _shortened(
-        [
-            *broken_so_far(service, programme),
-            *(f"row {number} is in the source and became no event" for number in lost),
-            *_disagreeing(events, programme),
-            *untidy_runs(programme.desk),
-        ]
-    )
+    missing = (f"row {number} is in the source and became no event" for number in lost)
+    broken = [*broken_so_far(service, programme), *missing, *_disagreeing(events, programme), *untidy_runs(programme.desk)]
+    return _shortened(broken)
 
 
 def _shortened(broken: list[str]) -> list[str]:

@@ -26,13 +26,8 @@ MOST_SENT = 120
 """The most rows that are sent before a blow, so that a feed is not done after a few."""
 SHARE_EDITED = 0.3
 """How often something is edited between two runs."""
-LATENCY_MS = 10
-START_S = 0.12
-"""The longest time that a run takes to begin."""
-GAP_S = 0.25
-"""The longest time between two signals of one blow."""
-SERVICE_AWAY_S = 0.3
-"""The longest time that a killed service stays away."""
+START_S, GAP_S, SERVICE_AWAY_S = 0.12, 0.25, 0.3
+"""The longest time that a run takes to begin, that lies between two signals of one blow, that a killed service stays away."""
 
 IN_GOOD_ORDER = {0, 130}
 """How a run may end that was asked to stop: done, or interrupted with its state intact."""
@@ -46,7 +41,6 @@ CUT_SHORT = {-2, -9, -15, 143}
 class Blow:
     """Signals for a run, one or two in a row. `hits_service`: the service is killed and started again, before any signal."""
 
-    name: str
     signals: tuple[Signals, ...]
     weight: int
     hits_service: bool = False
@@ -65,17 +59,14 @@ class Blow:
         """The codes with which the run may end."""
         return IN_GOOD_ORDER | (CUT_SHORT if self.signals else set()) | (WITHOUT_A_SERVICE if self.hits_service else set())
 
+    def __str__(self) -> str:
+        return ", ".join([*["service"] * self.hits_service, *(one.name for one in self.signals)])
+
 
 BLOWS = (
-    Blow("SIGKILL", (SIGKILL,), 40),
-    Blow("SIGTERM", (SIGTERM,), 12),
-    Blow("SIGINT", (SIGINT,), 12),
-    Blow("SIGTERM, SIGTERM", (SIGTERM, SIGTERM), 7),
-    Blow("SIGINT, SIGINT", (SIGINT, SIGINT), 7),
-    Blow("SIGTERM, SIGKILL", (SIGTERM, SIGKILL), 7),
-    Blow("SIGINT, SIGKILL", (SIGINT, SIGKILL), 7),
-    Blow("service", (), 4, hits_service=True),
-    Blow("service, SIGKILL", (SIGKILL,), 4, hits_service=True),
+    *(Blow((SIGKILL,), 40), Blow((SIGTERM,), 12), Blow((SIGINT,), 12), Blow((SIGTERM, SIGTERM), 7), Blow((SIGINT, SIGINT), 7)),
+    *(Blow((SIGTERM, SIGKILL), 7), Blow((SIGINT, SIGKILL), 7)),
+    *(Blow((), 4, hits_service=True), Blow((SIGKILL,), 4, hits_service=True)),
 )
 AIMS = {
     Place.START_UP: (10, START_S),
@@ -125,7 +116,7 @@ class Feed:
         self.observer.expect_next_run()
         run = self.desk.start_run()
         self._wait_for(aim, run)
-        self.last = f"{blow.name} aimed at {aim}"
+        self.last = f"{blow} aimed at {aim}"
         is_late = run.has_ended
         if not is_late:
             blow.strike(run, self.service, self.dice)
@@ -174,7 +165,7 @@ class Trial:
     def run(self, folder: Path, warm: WarmStart) -> None:
         """Strike until all blows are spent. Raises `AssertionError` at the first promise that does not hold."""
         dice = random.Random(self.seed)
-        with serving(folder / "service", latency_ms=LATENCY_MS) as service:
+        with serving(folder / "service", latency_ms=10) as service:
             while self.toll.blows < self.kills:
                 service.change("/reset")
                 home = folder / f"feed-{self.toll.sums['feeds']}"
@@ -184,7 +175,7 @@ class Trial:
                     self._strike_down(Feed(desk, service, dice, self.toll, Programme(desk, dice), seen))
 
     def _strike_down(self, feed: Feed) -> None:
-        feed.programme.begin(self.rows)
+        feed.programme.add(self.rows)
         for blow in range(1, min(BLOWS_OF_ONE_FEED, self.kills - self.toll.blows) + 1):
             feed.strike()
             if blow % BLOWS_BETWEEN_CHECKS == 0:

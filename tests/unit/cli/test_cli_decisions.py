@@ -113,8 +113,9 @@ run
 diff => 0 | the source says what was delivered
 source 1,Jazz,2030-05-01,20:00,,play / 5
 run
-diff => {counts: {edited: 1, vanished: 1}, as_of: {is_whole: true}, rows: {1: {kind: vanished, row_key: '6', changed: []}}}
-diff => {rows: {0: {changed: {0: {path: classifications, delivered: [music], now: [theatre]}}}}}
+diff => {counts: {edited: 1, vanished: 1}, as_of: {is_whole: true}}
+diff => {rows: [{kind: edited}, {kind: vanished, row_key: '6', changed: []}]}
+diff => {rows: {0: {changed: [{path: classifications, delivered: [music], now: [theatre]}, {path: startAt}]}}}
 diff => {rows: {0: {changed: {1: {path: startAt, delivered: '2030-05-01T19:30:00+02:00', now: '2030-05-01T20:00:00+02:00'}}}}}
 diff => 0 | as of the read of
 diff 1 => {row: {fields: {0: {path: approxLocation.city.placeId, is_changed: false}}}}

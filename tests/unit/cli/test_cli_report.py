@@ -103,7 +103,7 @@ def test_what_is_new_since_the_last_read_or_a_moment_is_counted(reported: Desk) 
         assert reported.told("report", "town-hall", "--since", since)["sections"]["mend"]["new"] == new
 
 
-def test_a_page_runs_nothing_and_asks_nobody(reported: Desk) -> None:
+def test_a_page_runs_nothing_asks_nobody_and_is_built_for_a_screen_reader(reported: Desk) -> None:
     text, page = page_of(reported)
     assert not {"script", "img", "iframe", "link", "object", "embed", "form", "base"} & {tag for tag, _ in page.elements}
     assert not [known for _, known in page.elements if any(name.startswith("on") or name in {"src", "style"} for name in known)]
@@ -114,10 +114,6 @@ def test_a_page_runs_nothing_and_asks_nobody(reported: Desk) -> None:
     hrefs = [known["href"] or "" for known in page.all("a")]
     assert all(href.startswith("#") for href in hrefs)
     assert {href[1:] for href in hrefs} <= {known.get("id") for _, known in page.elements}
-
-
-def test_a_page_is_built_for_a_screen_reader(reported: Desk) -> None:
-    text, page = page_of(reported)
     tags = [tag for tag, _ in page.elements]
     assert (page.all("html")[0]["lang"], tags.count("caption")) == ("en", tags.count("table"))
     assert [tags.count(tag) for tag in ("h1", "main", "header", "footer", "nav")] == [1] * 5
@@ -203,13 +199,10 @@ def page_with(folder: Path, name: SectionName, shown: Iterable[Line], room: int 
     return section, " ".join(written.decode("utf-8").split())
 
 
-def test_a_section_shows_so_many_rows_and_counts_them_all() -> None:
+def test_a_page_without_room_left_says_what_it_leaves_out_and_where_all_is(tmp_path: Path) -> None:
     section = Section(SectionName.LOOK)
     section.fill((Line(at="a", name="b") for _ in range(MOST_LINES + 5)), 1_000_000)
     assert (len(section.lines), section.total) == (MOST_LINES, MOST_LINES + 5)
-
-
-def test_a_page_without_room_left_says_what_it_leaves_out_and_where_all_is(tmp_path: Path) -> None:
     section, said = page_with(tmp_path, SectionName.MEND, lines(50), room=3_000)
     assert (len(section.lines), section.total, section.new) == (3, 50, 50)
     assert "47 more are not on this page" in said

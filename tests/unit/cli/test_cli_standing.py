@@ -30,6 +30,7 @@ run => 1 | {runs: [{outcome: needs attention, message: "…24 (0, 1, 2, …) ref
 run => 1 | {runs: [{standing: {refused: {count: 24, first: ['0', '1', '2']}}, read: {still_refused: 24, unchanged: 0, read: 24}}]}
 run --publish-only => 1
 run --stage-only => 1
+waiting => refused 24
 run --full => {runs: [{read: {still_refused: 24}}]}
 runs --limit 1 => 0 | read 24 = still refused 24
 runs --limit 1 => {runs: [{standing: {refused: {count: 24, first: ['0', '1', '2']}}}]}
@@ -78,6 +79,7 @@ rows --state superseded => {rows: [{problem: its event belongs to 5 now, candida
 run
 set 1 drift_kind = 'cancelled', drift_fingerprint = 'cancelled', vanished_at = NOW
 waiting => drift 1, vanished 1
+rows --state drift => {rows: [{problem: cancelled at the source since it was sent, hint: …withdraw event}]}
 set 1 ends_at = NOW
 waiting => none
 diff => {rows: []}

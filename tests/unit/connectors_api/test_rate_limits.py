@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import at_once, clock, now
 
@@ -228,38 +225,6 @@ def limiter_with(**patience: float) -> RateLimiter:
     return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), **patience)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 3), st.none() | st.floats(0, 20)), max_size=12),
-    st.integers(1, 16),
-    st.floats(0.001, 0.5),
-)
-def test_no_request_ever_leaves_during_a_pause(waits: list[tuple[float, float | None]], in_flight: int, latency_s: float) -> None:
-    left: list[float] = []
-    pauses: list[tuple[float, float]] = []
-    script = deque(waits)
-
-    async def main() -> None:
-        paced = limiter_with(max_pause_s=10_000)
-
-        async def worker() -> None:
-            for _ in range(4):
-                admitted = await paced.acquire()
-                assert admitted is not None
-                left.append(clock())
-                await asyncio.sleep(latency_s)
-                if script and (told := script.popleft())[1] is not None:
-                    pauses.append((clock(), clock() + told[1]))
-                    paced.limited(admitted, told[1])
-                else:
-                    paced.passed()
-
-        await asyncio.gather(*(worker() for _ in range(in_flight)))
-
-    at_once(main)
-    assert not [at for at in left for start, end in pauses if start < at < end - 1e-6]
-
-
 def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
     async def main(late: int) -> float | None:
         paced = limiter_with()
@@ -289,19 +254,6 @@ def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
     at, outcome = at_once(main)
     assert isinstance(outcome, PausedError)
     assert at <= 6
-
-
-def test_pauses_between_which_something_passes_do_not_add_up_to_impatience() -> None:
-    async def main() -> None:
-        paced = limiter_with(max_pause_s=900)
-        for _ in range(5):
-            admitted = await paced.acquire()
-            assert admitted is not None
-            paced.limited(admitted, 500.0)
-            await paced.acquire()
-            paced.passed()
-
-    at_once(main)
 
 
 Serve = Callable[[], Awaitable[None]]

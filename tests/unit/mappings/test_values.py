@@ -52,6 +52,14 @@ title: {first_of: [{from: A}, {from: B, do: [{regex_extract: '[a-z]+'}]}, Untitl
 title: {first_of: [{from: A}, {from: B, do: [{regex_extract: '[a-z]+'}]}, None]} | A: "" => None | B: "2" => title bad_text B
 title: {choose: [{when: {column: A, is: present}, then: {from: B, on_empty: omit}}], on_empty: reject} | A: x => title required B
 title: {choose: [{when: {column: A, is: present}, then: {from: B, on_empty: omit}}], on_empty: {use: None}} | A: "" => None
+title: {from: TITLE} | TITLE: "Cafe\u0301" => Café | TITLE: 02134 => 02134 | TITLE: "12,50" => 12,50 | TITLE: 5.10 => 5.10
+title: {from: TITLE} | TITLE: 1e5 => 1e5 | TITLE: NA => NA | TITLE: TRUE => TRUE | TITLE: no => no | TITLE: "  two  x" =>   two  x
+title: {from: TITLE} | TITLE: "caf\udce9" => title bad_text TITLE | ID: "caf\udce9" => bad_text ID | ID: " " => required ID
+title: x | ID: 9.18E+11 ~ ID: 1E+05 ~ ID: "9,18e+11" ~ ID: 1E-7 ~ ID: 4.5e-12 => bad_key ID
+title: x | ID: "#REF!" ~ ID: "#N/A" ~ ID: "######" => bad_key ID
+title: x | ID: 7E10 ~ ID: E+1 ~ ID: 918000000000 ~ ID: "#12" ~ ID: 1e5x => x
+x: {from: A} | A: "\udce9" => x bad_text
+timezone: {from: A} | A: "\ud800" => timezone not_a_zone A
 title: {from: TITLE, do: [html_unescape]} | TITLE: Cafe&#769; => Café
 locationName: {from: A, on_empty: omit} | A: "\u00a0 " => NOTHING
 locationName: {join: [$base, seven], with: ''} | A: "" => https://ex.org/e/seven

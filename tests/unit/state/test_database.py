@@ -23,7 +23,7 @@ from mappings.delivery import Answer, Refusal
 from mappings.errors import ConfigError
 from mappings.outcome import Cover
 from mappings.row_key import FeedName
-from state.database import reading, writing
+from state.database import writing
 from state.enums import ProblemKind
 from state.errors import Failure, StateBusyError, StateUnavailableError
 from state.ledger.ledger import Ledger
@@ -102,14 +102,6 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
         open_database(url(tmp_path / "file" / "state.db"))
 
 
-def test_a_read_only_state_db_is_told_as_such(tmp_path: Path) -> None:
-    open_database(url(tmp_path / "state.db")).dispose()
-    engine = open_database(f"sqlite:///file:{tmp_path / 'state.db'}?mode=ro&uri=true")
-    with pytest.raises(StateUnavailableError, match="read-only"), writing(engine) as connection:
-        connection.execute(text("DELETE FROM scope"))
-    engine.dispose()
-
-
 def _opened_by_a_child(path: Path) -> str:
     code = f"from state.opening import open_database; open_database({url(path)!r})"
     return bound_by_permissions([sys.executable, "-c", code]).stderr
@@ -132,19 +124,6 @@ def test_a_file_that_we_may_only_read_is_opened_and_left_as_it_is(tmp_path: Path
     assert _opened_by_a_child(path) == ""
     assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
     assert path.read_bytes() == before
-
-
-def test_a_full_disk_is_told_as_such_and_nothing_is_half_written(tmp_path: Path) -> None:
-    engine = open_database(url(tmp_path / "state.db"))
-    insert = "INSERT INTO media VALUES ('d', :digest, 1, '2026-03-01T12:00:00.000000+00:00')"
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA max_page_count = 1")
-    with pytest.raises(StateUnavailableError, match="full") as caught, writing(engine) as connection:
-        connection.execute(text(insert), [{"digest": bytes([count]) * 9000} for count in range(9)])
-    assert "make room" in caught.value.hint
-    with reading(engine) as connection:
-        assert connection.execute(text("SELECT count(*) FROM media")).scalar() == 0
-    engine.dispose()
 
 
 @pytest.mark.parametrize(("is_interrupted", "raised"), [(True, KeyboardInterrupt), (False, StateUnavailableError)])

@@ -103,9 +103,19 @@ the row whose event was adopted is held when it returns, and goes out under its 
     a:J | sent | n:J | --same-as n | n:J a:J => a held J key 1 like n, n delivered as 1001 J same_as =>
     a:J | sent | n:J | --same-as n | n:J a:J | --release a \
         => a pending J key 1 release, n delivered as 1001 J same_as => a key 1 J
+    a:J b | sent | n:J b | --same-as n | n:J a:J b | n:J b \
+        => a superseded J key 1 like n, b delivered, n delivered as 1001 J same_as =>
+a held row whose candidate was adopted is held by the adopter
+    a:J | sent | n:J m:J | --same-as n | n:J m:K \
+        => a superseded J key 1 over like n, n delivered as 1001 J same_as, m pending K like n => m K
+    a:J | sent | n:J m:J | --same-as n | n:J | n:J m:J \
+        => a superseded J key 1 over like n, n delivered as 1001 J same_as, m held J like n =>
 a row takes over the event of the key that a person names, confirmed or not
     b:B a:J | unconfirmed | n:J | --same-as n b \
         => b superseded B key 1 over like n, a delivered J gone, n delivered_unconfirmed B but edited J same_as =>
+    b:B a:J | sent | n:J | --same-as n b | x:B \
+        => b superseded B key 1 over like n, a delivered J gone, n delivered as 1001 B but edited J gone same_as, \
+        x held B like n =>
 earlier events are removed while the draft that follows them waits to be sent
     a:A | sent | drafting a:B | --removed a => a pending draft B anew => a anew draft B
 """,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import delete, update
-from unit.state.books import count, delivered, put
+from unit.state.books import count, delivered
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, no_brakes, row
 
@@ -54,12 +54,6 @@ def test_a_row_is_held_as_long_as_it_looks_like_another_one(world: World, story:
     assert (told(report), picture(world)) == (numbers, ledger)
 
 
-def test_a_held_row_whose_candidate_was_adopted_is_held_by_the_adopter(world: World) -> None:
-    play(world, "a~jazz m | sent | n~jazz m")
-    put(world, "a", state="superseded", event_id=None, candidate_id=world.known("m").entry_id)
-    assert told(play(world, "n:later~later m")) == "unchanged 1, new 1"
-
-
 def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_the_row_says(world: World) -> None:
     delivered(world, JAZZ)
     other = beside(world)
@@ -80,14 +74,6 @@ def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> 
     report = second.close(no_brakes)
     assert (report.account.held, report.account.new) == (1, 1)
     assert report.held[0].row_key == "y"
-
-
-def test_a_row_that_returns_after_its_event_was_adopted_is_held_and_goes_back_when_it_is_gone(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    put(world, "a", state="superseded", event_id=None, candidate_id=world.known("b").entry_id, revision=1)
-    put(world, "b", twin_digest=JAZZ.duplicate_digest)
-    reads = [told(play(world, story)) for story in ("b", "a~jazz b", "b")]
-    assert (reads, world.states()["a"]) == (["unchanged 1", "held 1, unchanged 1", "unchanged 1"], "superseded")
 
 
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:

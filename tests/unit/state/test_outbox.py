@@ -78,6 +78,8 @@ what was postponed without a trace may still change
     a:A | paced | a:B => a pending B => a B
 a row whose cover cannot be used is refused without a trace
     a* | refused at once | a:B => a pending B => a B
+a corrected row that was withdrawn goes out with its past
+    a:A | refused | a:B | b | a:B b => a pending B, b pending => a B refused by req-x, b
 a corrected row goes on under its next key in the same drain once
     a:A | refused | a:B | next key | retry => a delivered as 2000 B key 1 =>
     a:A | refused | a:B | next key taken => a conflict B key 1 =>

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import select, update
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, delivered, event, put
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, delivered, event
 from unit.state.story import picture, play, stories, told
-from unit.state.world import World, answer, body_of, no_brakes, receipt, rejection, row, skipped
+from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, RowOutcome, Silence, Skipped
@@ -172,16 +172,6 @@ def test_warnings_are_counted_every_time_and_listed(world: World) -> None:
         world.publish()
 
 
-def test_a_corrected_row_that_was_withdrawn_goes_out_with_its_past(world: World) -> None:
-    world.stage([row("a", "first")])
-    world.publish(Refusal(answer(400, "req-7")))
-    play(world, "a:second | b | a:second b")
-    intents = world.outbox().settle_and_claim([], 5)
-    assert [(intent.refused_request_id, intent.body) for intent in intents if intent.row_key == "a"] == [
-        ("req-7", body_of("second"))
-    ]
-
-
 def test_what_is_compared_next_time_is_the_last_read_that_passed_or_was_accepted(world: World) -> None:
     world.stage([row("a"), row("b")], stamp="v1")
     assert world.stage([], brakes=["shrink"], stamp="v2").last_whole_read == 2
@@ -235,13 +225,6 @@ def test_a_row_whose_event_is_over_is_past_and_any_other_has_vanished(world: Wor
     assert (report.vanished, report.past, report.past_rows) == (vanished, 1 - vanished, 1 - vanished)
     books = LedgerQueries(world.engine)
     assert books.status()[0].vanished == len(books.rows(BOOK, RowFilter(waiting=Waiting.VANISHED))) == vanished
-
-
-def test_a_row_that_comes_back_as_it_was_ignored_stays_ignored(world: World) -> None:
-    play(world, "a:first | sent | a:second | --ignore a")
-    put(world, "a", vanished_at=world.clock())
-    world.stage([row("a", "second")])
-    assert (world.known("a").vanished_at, world.known("a").is_set_aside) == (None, True)
 
 
 THE_WEEK = StagePolicy(days=("2026-03-02", "2026-03-31"))

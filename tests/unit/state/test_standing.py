@@ -74,11 +74,7 @@ def test_a_row_waits_until_it_is_ignored_or_over_and_as_long_as_there_is_somethi
     for name, value in ENDS.items():
         put(world, "a", **{name: value})
         assert world.ledger.standing().counts.get(kind, 0) == (name not in ends.split()), name
-        put(
-            world,
-            "a",
-            **{"decision": None, "ends_at": NEXT_YEAR, "vanished_at": None, "past_at": None, "removed_at": None} | columns,
-        )
+        put(world, "a", **usual)
 
 
 def test_a_refused_row_that_was_taken_back_waits_no_longer(world: World) -> None:

@@ -61,6 +61,12 @@ def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minu
     assert take_snapshot(spec, desk.folder) is None
 
 
+def seen_again_later(desk: Desk) -> None:
+    desk.world.clock.turn(hours=20)
+    assert is_passed_over(desk)
+    desk.world.clock.turn(hours=5)
+
+
 @pytest.mark.parametrize(
     ("happens", "options"),
     [
@@ -69,6 +75,8 @@ def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minu
         ),
         pytest.param(lambda desk: setattr(desk, "channels", {"city": 8}), AS_EVER, id="another list of channels"),
         pytest.param(lambda desk: desk.world.clock.turn(hours=24), AS_EVER, id="a day has passed"),
+        pytest.param(seen_again_later, AS_EVER, id="a day has passed since its rows were read"),
+        pytest.param(lambda desk: desk.world.clock.turn(hours=-1), AS_EVER, id="the clock was set back"),
         pytest.param(lambda desk: desk.stage_and_break(), AS_EVER, id="a run was killed"),
         pytest.param(lambda desk: desk.stage(RunOptions(keys=("a",))), AS_EVER, id="rows were picked"),
         pytest.param(lambda desk: desk.stage(RunOptions(status="draft")), AS_EVER, id="drafts were staged"),

@@ -115,7 +115,7 @@ def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, status
                 own.update(cell.text for cell in portion if cell.text)
             before, rows = rows, sheet.read()
             keys_before, keys = ({row.number: read_key(row.cells) for row in read} for read in (before, rows))
-            if not is_written:
+            if not is_written or keys != keys_before:
                 moved += 1
                 tried.clear()
     except SyncError as error:

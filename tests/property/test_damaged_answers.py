@@ -148,9 +148,9 @@ def org(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
 def recorded_org(_: Path) -> Iterator[tuple[Proxy, Read]]:
     soql = "SELECT Checkbox_Label, DateTime_Label, ParentWhizbang__r.Name, (SELECT Name FROM Whizbangs__r) FROM Whizbang"
     spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest", "query": soql})
-    with repeating({"/query": [(200, "sobject_query_success_response")]}) as (server, access):
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        with salesforce(url, access, spec, {"Checkbox_Label"}) as opened:
+    with repeating({"/query": [(200, "sobject_query_success_response")]}) as (_, access):
+        assert access.salesforce is not None
+        with salesforce(access.salesforce.instance_url, access, spec, {"Checkbox_Label"}) as opened:
             yield opened
 
 

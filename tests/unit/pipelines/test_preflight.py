@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine
 from unit.connectors_api.wired import SECRET, api_over
-from unit.connectors_contract.test_contract import ROOT, SPECIFIED, Change, Tree, event, tree_with
+from unit.connectors_contract.test_contract import ROOT, SPECIFIED, changed
 from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
@@ -27,16 +27,11 @@ def _notes(engine: Engine) -> ServiceNotes:
     return ServiceNotes(engine, HERE, lambda: datetime(2026, 3, 1, tzinfo=UTC))
 
 
-def _organizer(tree: Tree) -> None:
-    event(tree)["required"].append("organizer")
+_ORGANIZER, _SHORT_TITLES = "event.required += organizer", "field.title.maxLength = 30"
 
 
-def _short_titles(tree: Tree) -> None:
-    event(tree)["properties"]["title"]["maxLength"] = 30
-
-
-def _told(*changes: Change, etag: str = "") -> httpx.Response:
-    return httpx.Response(200, content=json.dumps(tree_with(*changes)), headers={"etag": etag} if etag else {})
+def _told(*changes: str, etag: str = "") -> httpx.Response:
+    return httpx.Response(200, content=json.dumps(changed(" & ".join(changes))), headers={"etag": etag} if etag else {})
 
 
 @dataclass
@@ -79,7 +74,7 @@ def test_the_page_is_asked_for_without_the_key_and_off_the_apis_prefix(engine: E
 
 
 def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine: Engine) -> None:
-    pages = Pages(_told(_organizer, etag='"1"'))
+    pages = Pages(_told(_ORGANIZER, etag='"1"'))
     for _ in range(2):
         outlook, _ = _look(engine, pages)
         (doubt,), (notice, *_) = outlook.expected, outlook.notices
@@ -87,7 +82,7 @@ def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine:
     Preflight(_notes(engine), MAPPING).disprove()
     outlook, _ = _look(engine, pages)
     assert (outlook.expected, outlook.notices) == ((), ())
-    pages.answer = _told(_organizer, _short_titles, etag='"2"')
+    pages.answer = _told(_ORGANIZER, _SHORT_TITLES, etag='"2"')
     assert _look(engine, pages)[0].expected
 
 
@@ -98,14 +93,14 @@ LONG = f'"{"x" * 500}"'
 def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_compared_with(
     engine: Engine, etag: str, asked: list[str | None]
 ) -> None:
-    pages = Pages(_told(_organizer, etag=etag))
+    pages = Pages(_told(_ORGANIZER, etag=etag))
     for mapping in (MAPPING, MAPPING, MAPPING.loaded(MAPPING.path, bytes(16), MAPPING.tables)):
         assert _look(engine, pages, mapping)[0].expected
     assert [request.headers.get("if-none-match") for request in pages.requests] == asked
 
 
 def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engine) -> None:
-    for answer, notices in ((_told(), []), (_told(_short_titles), [True]), (_told(_short_titles), [])):
+    for answer, notices in ((_told(), []), (_told(_SHORT_TITLES), [True]), (_told(_SHORT_TITLES), [])):
         assert ["has changed" in one for one in _look(engine, Pages(answer))[0].notices] == notices
 
 
@@ -133,7 +128,7 @@ def test_whatever_lies_there_is_asked_for_once_and_fails_nothing(engine: Engine,
 
 
 def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None:
-    outlook, took_s = _look(engine, Pages(_told(_organizer), wait_s=3_600))
+    outlook, took_s = _look(engine, Pages(_told(_ORGANIZER), wait_s=3_600))
     assert (outlook, 0 < took_s <= 5) == (CLEAR, True)
 
 
@@ -141,4 +136,4 @@ def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None
 def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None:
     _notes(engine).write(f"contract of {MAPPING.feed}", kept)
     Preflight(_notes(engine), MAPPING).disprove()
-    assert _look(engine, Pages(_told(_organizer)))[0].expected
+    assert _look(engine, Pages(_told(_ORGANIZER)))[0].expected

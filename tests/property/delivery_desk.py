@@ -304,8 +304,8 @@ class Person:
                 assert (after.state, after.event_id) == (EntryState.DELIVERED, choice.event_id)
             case Option.IGNORE:
                 assert after.is_set_aside
-            case Option.UNDO:
-                self.named.pop(after.row_key, None)
+            case Option.UNDO if self.named.get(after.row_key) != after.event_id:
+                self.named.pop(after.row_key, None)  # else something later than the name was taken back
             case Option.RESEND | Option.RELEASE:
                 assert after.state is EntryState.PENDING
             case Option.APPLIED:

@@ -400,11 +400,7 @@ class RateLimiter:
         try:
             async with self._queue:
                 while self.closed is None:
-                    if not self._is_answered.is_set():
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(_LONGEST_PROBE_S):
-                                await self._is_answered.wait()
-                        self._is_answered.set()
+                    await self._await_probe()
                     self._sync()
                     permit = self._next_permit()
                     wait_s = max(permit.at, self._pause.resume_at) - self.clock()
@@ -412,19 +408,17 @@ class RateLimiter:
                         await self.timing.sleep(min(wait_s, 1.0))
                         self._sync()
                     if wait_s <= 1.0 and self.is_valid(permit) and self.clock() >= permit.at:
-                        self._began = self._began if self._requests else self.clock()
-                        self._requests += 1
-                        self._granted_since_sync += 1
-                        if self._pause.is_doubtful:
-                            self._is_answered.clear()
-                        if self._slots:
-                            self._slots.popleft()
-                        else:
-                            self._state = self._state.granted(permit.at)
-                        return permit
+                        return self._granted(permit)
                 return None
         finally:
             self._waiting -= 1
+
+    async def _await_probe(self) -> None:
+        if not self._is_answered.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_PROBE_S):
+                    await self._is_answered.wait()
+            self._is_answered.set()
 
     def is_valid(self, permit: Permit) -> bool:
         """Whether a request that has not left yet still may: no pause began since it was granted."""
@@ -488,6 +482,18 @@ class RateLimiter:
             self._slots.append(permit)
             state = state.granted(permit.at)
         return state
+
+    def _granted(self, permit: Permit) -> Permit:
+        self._began = self._began if self._requests else self.clock()
+        self._requests += 1
+        self._granted_since_sync += 1
+        if self._pause.is_doubtful:
+            self._is_answered.clear()
+        if self._slots:
+            self._slots.popleft()
+        else:
+            self._state = self._state.granted(permit.at)
+        return permit
 
     def _sync(self) -> None:
         """Take over what other workers learned, unless we did a moment ago; show about once a second that we are there."""

@@ -140,13 +140,7 @@ class CompiledPattern:
         Raises:
             re.error, IndexError: the template is none for this pattern.
         """
-        # Cut a template into texts and the numbers of groups, as `re` reads it: let it expand a match whose groups are marks.
-        marks = [chr(0xF0000 + group) for group in range(self.python.groups + 1)]
-        names = {group: f"?P<{name}>" for name, group in self.python.groupindex.items()}
-        groups = "".join(f"({names.get(group, '')}{mark})" for group, mark in enumerate(marks[1:], start=1))
-        expanded = re.sub(marks[0] + groups, template, "".join(marks)).replace("".join(marks), marks[0])
-        pieces = re.split(f"([{marks[0]}-{marks[-1]}])", expanded)
-        pieces = [marks.index(piece) if position % 2 else piece for position, piece in enumerate(pieces)]
+        pieces = _template(self.python, template)
 
         def replaced(text: str) -> str:
             parts, done = [], 0
@@ -303,3 +297,13 @@ def _unicode() -> str:
     codes = array("I", range(sys.maxunicode + 1))
     codes[ord(_UNDERSCORE)], codes[ord(_NEWLINE)] = ord("_"), ord("\n")
     return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
+
+
+def _template(python: re.Pattern[str], template: str) -> list[str | int]:
+    """Cut a template into texts and the numbers of groups, as `re` reads it: let it expand a match whose groups are marks."""
+    marks = [chr(0xF0000 + group) for group in range(python.groups + 1)]
+    names = {group: f"?P<{name}>" for name, group in python.groupindex.items()}
+    groups = "".join(f"({names.get(group, '')}{mark})" for group, mark in enumerate(marks[1:], start=1))
+    expanded = re.sub(marks[0] + groups, template, "".join(marks)).replace("".join(marks), marks[0])
+    pieces = re.split(f"([{marks[0]}-{marks[-1]}])", expanded)
+    return [marks.index(piece) if position % 2 else piece for position, piece in enumerate(pieces)]

@@ -293,12 +293,7 @@ class Notifier:
             known = noted.get(one.feed, [])
             may_be_late = one.feed in late or any(notice.cause == Cause.OVERDUE.value for notice in known)
             missed = overdue(one.feed, one.schedule, came.get(one.feed), self.now()) if may_be_late else None
-            runs: tuple[RunRecord, ...] = ()
-            for limit in _RUNS_READ:
-                runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=one.feed, limit=limit)
-                if len(runs) < limit or any(map(is_conclusive, runs)):
-                    break
-            found = [concern for status in self._status(one.feed) for concern in concerns_of(status, runs, self.now())]
+            found = self._concerns(one.feed)
             more = [concern for concern in ((crashes or {}).get(one.feed), missed) if concern is not None]
             concerns[one.feed] = (*(each for each in more if each.cause not in {other.cause for other in found}), *found)
             owners[one.feed] = one.owner
@@ -337,6 +332,15 @@ class Notifier:
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds of which a notification is due."""
         return self._sent.unfinished()
+
+    def _concerns(self, feed: FeedName) -> list[Concern]:
+        """Return the concerns of the feed's latest runs and of its rows."""
+        runs: tuple[RunRecord, ...] = ()
+        for limit in _RUNS_READ:
+            runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
+            if len(runs) < limit or any(map(is_conclusive, runs)):
+                break
+        return [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
 
     def _note(self, feed: FeedName, recipients: Collection[str], concerns: Sequence[Concern], known: Sequence[Notice]) -> None:
         """Write down what each recipient should know, where that differs from what is written."""

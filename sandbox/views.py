@@ -192,7 +192,7 @@ def _open_template() -> tuple[Template, str]:
     return environment.from_string(package.joinpath("pages.html").read_text(encoding="utf-8")), policy
 
 
-def page_routes(sandbox: Sandbox) -> list[Route]:  # one function a page
+def page_routes(sandbox: Sandbox) -> list[Route]:
     """Return the pages, and the images on them. No scripts run on them, and only their own images are loaded."""
     store, (template, policy) = sandbox.store, _open_template()
 

@@ -217,9 +217,7 @@ def _open_as_allowed(_dialect: object, _record: object, words: list[Any], option
     """
     file = str(words[0])
     if _is_read_only(file):
-        log, shared = Path(f"{file}-wal"), Path(f"{file}-shm")
-        is_at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
-        words[0] = f"{Path(file).absolute().as_uri()}?mode=ro{'&immutable=1' * is_at_rest}"
+        words[0] = _read_only_uri(file)
         options["uri"] = True
         return
     make_private_file(Path(file))
@@ -232,6 +230,17 @@ def _is_read_only(file: str) -> bool:
     beside = [f"{file}-wal", f"{file}-shm"]
     may_write = os.access(Path(file).parent, os.W_OK) or all(os.access(each, os.W_OK) for each in beside)
     return Path(file).exists() and not (os.access(file, os.W_OK) and may_write)
+
+
+def _read_only_uri(file: str) -> str:
+    """Return the URI that opens a SQLite file for reading only.
+
+    Where no process has it open and no change waits in its write-ahead log, `immutable` says so: SQLite cannot make the shared
+    memory in which it would see that for itself. A log without shared memory stays unreadable: what it holds would be missed.
+    """
+    log, shared = Path(f"{file}-wal"), Path(f"{file}-shm")
+    is_at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
+    return f"{Path(file).absolute().as_uri()}?mode=ro{'&immutable=1' * is_at_rest}"
 
 
 def _identity(path: str) -> tuple[int, int]:
@@ -258,10 +267,7 @@ def _explained(url: sa.URL) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        cause: BaseException | None = error.orig
-        while isinstance(cause, Exception):
-            cause = cause.__context__
-        if interruption := cause:
+        if interruption := _interruption(error):
             raise interruption from None
         if isinstance(error.orig, sqlite3.Error):
             what, reply = errors.of_sqlite(error.orig, url.database if is_sqlite_file(url) else None)
@@ -273,6 +279,14 @@ def _explained(url: sa.URL) -> Iterator[None]:
         raise Failure.SLOW_POOL.error(shown_url(url), "all connections of this process are at work") from error
     except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
         raise Failure.STRANGE_VALUE.error(shown_url(url), str(error)) from error
+
+
+def _interruption(error: DBAPIError) -> BaseException | None:
+    """Return the interruption (Ctrl-C) in whose place a driver's clean-up has put a complaint of its own, if there was one."""
+    cause: BaseException | None = error.orig
+    while isinstance(cause, Exception):
+        cause = cause.__context__
+    return cause
 
 
 def in_pages(items: Iterable[T]) -> Iterator[list[T]]:

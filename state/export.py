@@ -119,15 +119,7 @@ def fill(connection: Connection, contents: Iterable[TableContent], advance: Adva
         ConfigError: there is something in it already.
         CopyDiffersError: what can be read there is not what was written; the transaction must not commit.
     """
-    # Refuse a state DB with rows in it, and let no other process begin to fill it meanwhile.
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
-    filled = [table.name for table in TABLES if connection.execute(select(table).limit(1)).first() is not None]
-    if filled:
-        raise ConfigError(
-            f"that state DB is not empty: there are rows in {', '.join(filled)}",
-            hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
-        )
+    _refuse_unless_empty(connection)
     sums: dict[str, Sum] = {}
     for table, highest_id, rows in contents:
         found = sums[table.name] = Sum()
@@ -154,6 +146,18 @@ def compare(wanted: Mapping[str, Sum], found: Mapping[str, Sum]) -> None:
         differences = ", ".join(f"{name} ({wanted[name].rows:,} rows, then {found[name].rows:,})" for name in unlike)
         hint = "nothing was kept of it; end whatever else works on either state DB, and start again"
         raise CopyDiffersError(f"the copy is not like its original: {differences}", hint=hint)
+
+
+def _refuse_unless_empty(connection: Connection) -> None:
+    """Refuse a state DB with rows in it, and let no other process begin to fill it meanwhile."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
+    filled = [table.name for table in TABLES if connection.execute(select(table).limit(1)).first() is not None]
+    if filled:
+        raise ConfigError(
+            f"that state DB is not empty: there are rows in {', '.join(filled)}",
+            hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
+        )
 
 
 def _allow_long_keys(connection: Connection) -> None:
@@ -283,28 +287,32 @@ def _read_tables(connection: Connection, lines: Iterator[bytes], advance: Advanc
         if header["table"] not in missing:
             raise ValueError(f"there is no table {header['table']}, or it is there twice")
         missing.remove(header["table"])
-        name, columns, highest_id = header["table"], header.get("columns"), header.get("mark")
-        table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
-        if not isinstance(columns, list) or sorted(map(str, columns)) != sorted(table.c.keys()) or type(highest_id) is not int:
-            raise ValueError(f"{name} has other columns")
-        found = Sum()
-        is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
-        every_row = (zip(orjson.loads(line), is_binary, strict=True) for line in _lines_of(name, lines, found))
-        rows = (tuple(_cell(*each) for each in row) for row in every_row)
-        statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
-        try:
-            for page in in_pages(rows):
-                connection.exec_driver_sql(statement, page)
-                advance(len(page))
-        except IntegrityError as error:
-            raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
-        if name in METADATA.tables:
-            _set_highest_id(connection, METADATA.tables[name], highest_id)
-        total += found.rows
+        total += _read_table(connection, header, lines, advance)
     if missing or (header.get("end"), header.get("rows")) != (_KIND, total):
         raise ValueError("its tables or rows are not as many as it says")
     if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
         raise ValueError("there is something after its end")
+
+
+def _read_table(connection: Connection, header: Mapping[str, Any], lines: Iterator[bytes], advance: Advance) -> int:
+    name, columns, highest_id = header["table"], header.get("columns"), header.get("mark")
+    table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
+    if not isinstance(columns, list) or sorted(map(str, columns)) != sorted(table.c.keys()) or type(highest_id) is not int:
+        raise ValueError(f"{name} has other columns")
+    found = Sum()
+    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
+    every_row = (zip(orjson.loads(line), is_binary, strict=True) for line in _lines_of(name, lines, found))
+    rows = (tuple(_cell(*each) for each in row) for row in every_row)
+    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
+    try:
+        for page in in_pages(rows):
+            connection.exec_driver_sql(statement, page)
+            advance(len(page))
+    except IntegrityError as error:
+        raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
+    if name in METADATA.tables:
+        _set_highest_id(connection, METADATA.tables[name], highest_id)
+    return found.rows
 
 
 def _cell(value: Any, is_binary: bool) -> Any:  # of a pair

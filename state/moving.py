@@ -45,17 +45,7 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
         SyncError: either of them cannot be read or written.
     """
     with _held(source, now) as leases, writing(target) as connection:
-        last = now()
-
-        def renew(rows: int) -> None:
-            nonlocal last
-            advance(rows)
-            if abs(now() - last) >= _RENEWED_EVERY:
-                last = now()
-                connection.execute(select(literal(1)))
-                for lease in leases:
-                    lease.renew()
-
+        renew = _renewing(leases, connection, now, advance)
         with reading(source) as origin:
             expect(count_rows(origin) * 3)  # read and written, read back, and compared once more
             sums = fill(connection, contents_of(origin), renew)
@@ -127,6 +117,22 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
     mover, clock = this_process(MOVER), own_clock(engine, now)
     with ExitStack() as stack:
         yield [stack.enter_context(acquire(engine, scope_id, mover, clock)) for scope_id in scopes]
+
+
+def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:
+    """Return `advance`, which also keeps the leases, and the transaction at the copy, from being given up as silent."""
+    last = now()
+
+    def renew(rows: int) -> None:
+        nonlocal last
+        advance(rows)
+        if abs(now() - last) >= _RENEWED_EVERY:
+            last = now()
+            connection.execute(select(literal(1)))
+            for lease in leases:
+                lease.renew()
+
+    return renew
 
 
 @contextmanager

@@ -378,8 +378,15 @@ def _run(row: _Row) -> RunRecord:
 
 def _problem(row: _Row, entry: _Row | None, candidates: Mapping[int, OtherEntry]) -> ProblemRecord:
     return ProblemRecord(
-        *(row.id, ProblemKind(row.kind), RowKey(row.row_key), row.origin, load_reasons(row.reasons), json.loads(row.cells)),
-        *(row.run_id, row.first_seen_at, row.seen_at),
+        problem_id=row.id,
+        kind=ProblemKind(row.kind),
+        row_key=RowKey(row.row_key),
+        origin=row.origin,
+        reasons=load_reasons(row.reasons),
+        cells=json.loads(row.cells),
+        run_id=row.run_id,
+        first_seen_at=row.first_seen_at,
+        seen_at=row.seen_at,
         event_id=entry.event_id if entry and entry.removed_at is None else None,
         candidate=candidates.get(entry.candidate_id or 0) if entry and row.kind == ProblemKind.HELD else None,
     )

@@ -469,14 +469,13 @@ class EventApi:
                 return Postponed(answer, missing, *counts, *flags)
             case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
                 # Explain a 409 by our own records; where nothing of ours explains it, a person decides.
-                counts = (state.attempts, state.copies)
                 is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
                 if not state.may_exist:
-                    return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
+                    return (Superseded if was_refused and is_bare else Conflict)(answer, *counts)
                 if not is_bare or not state.is_used_up(self._clock()):
-                    return Uncertain(met.answer, *counts)
+                    return Uncertain(answer, *counts)
                 # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
-                return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
+                return (Conflict if was_refused else Unconfirmed)(answer, *counts)
             case AnswerKind.CLOSED:
                 cause = met.cause or unavailable(answer, state.attempts)
                 return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)

@@ -180,12 +180,7 @@ class EventList:
         self._in_sweep, self._totals, self.without_id = set(), set(), 0
         last = [0]
         for number in range(1, _MOST_EVENT_PAGES + 1):
-            try:
-                page = await self._route.get(f"/events?page={number}&limit={PAGE_SIZE}", _EventPage.read, "the list of events")
-            except (ScopeMissingError, RequestRefusedError) as refusal:
-                if isinstance(refusal, RequestRefusedError) and refusal.answer.status != 403:
-                    raise
-                raise ScopeMissingError(str(refusal), hint=_READING) from refusal
+            page = await self._page(number)
             events = [ListedEvent(event_id, doc) for doc in page.docs if (event_id := _id_of(doc)) is not None]
             ids = [event.event_id for event in events]
             if not page.docs or ids == last:  # the very page before it: the service does not turn pages
@@ -201,6 +196,14 @@ class EventList:
             yield list(fresh.values())
             if page.is_last(number):
                 return
+
+    async def _page(self, number: int) -> _EventPage:
+        try:
+            return await self._route.get(f"/events?page={number}&limit={PAGE_SIZE}", _EventPage.read, "the list of events")
+        except (ScopeMissingError, RequestRefusedError) as refusal:
+            if isinstance(refusal, RequestRefusedError) and refusal.answer.status != 403:
+                raise
+            raise ScopeMissingError(str(refusal), hint=_READING) from refusal
 
 
 def _id_of(doc: Mapping[str, Any]) -> int | None:

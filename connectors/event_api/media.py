@@ -222,17 +222,7 @@ class ImageFetcher:
     async def _follow(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem:
         is_secure = False
         for _ in range(_MAX_REDIRECTS + 1):
-            refusal = refusal_of_host(url.host, allows_private=self._allows_private)
-            problems = {
-                "does not begin with http:// or https://": url.scheme not in {"http", "https"} or not url.host,
-                "holds a user name or password": bool(url.userinfo),
-                "redirects from https to plain http": is_secure and url.scheme == "http",
-                f"names the port {url.port}, where no images are served": not is_usual_port(url.port),
-                refusal: bool(refusal),
-            }
-            for problem, is_there in problems.items():
-                if is_there:
-                    raise _UnusableError(f"The image's address {problem}.")
+            self._check_address(url, is_secure=is_secure)
             async with self._http.stream("GET", url, headers={"if-none-match": etag} if etag else {}) as response:
                 if response.status_code == 304 and etag:
                     return ImageUnchanged()
@@ -240,6 +230,19 @@ class ImageFetcher:
                     return await self._read(response)
                 is_secure, url = url.scheme == "https", url.join(response.headers["location"])
         raise _UnusableError(f"The image's address redirects more than {_MAX_REDIRECTS} times.")
+
+    def _check_address(self, url: httpx.URL, *, is_secure: bool) -> None:
+        refusal = refusal_of_host(url.host, allows_private=self._allows_private)
+        problems = {
+            "does not begin with http:// or https://": url.scheme not in {"http", "https"} or not url.host,
+            "holds a user name or password": bool(url.userinfo),
+            "redirects from https to plain http": is_secure and url.scheme == "http",
+            f"names the port {url.port}, where no images are served": not is_usual_port(url.port),
+            refusal: bool(refusal),
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise _UnusableError(f"The image's address {problem}.")
 
     async def _read(self, response: httpx.Response) -> Image | ImageProblem:
         if response.status_code != 200:

@@ -387,6 +387,7 @@ def _moment(compiler: Compiler, value: spec.At, spot: ValuePosition) -> Compiled
         if local.tzinfo is not None:
             hint = "it carries an offset already: use it as it is, or the step in_zone"
             raise Refusal(ReasonCode.NOT_A_DATE, hint, found=local.isoformat())
+        # A whole day whose midnight the clocks jump over begins when they show a time again: that midnight is not the partner's.
         gap = "later" if is_all_day and wall.gap == "reject" else wall.gap
         return localiser(zone, gap, wall.overlap)(local)
 

@@ -260,6 +260,10 @@ def _is_picture(column: Column) -> bool:
     return column.urls >= 0.5 and (Role.IMAGE in column.roles or column.pictures * 2 >= len(column.filled))
 
 
+def _is_page(column: Column) -> bool:
+    return column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
+
+
 def _is_words(column: Column) -> bool:
     return column.is_text and not column.is_counting
 
@@ -268,7 +272,7 @@ _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
 """Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
 _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.IMAGE, frozenset(), _is_picture),
-    (Role.URL, frozenset(), lambda column: column.urls >= 0.5 and column.pictures * 2 < len(column.filled)),
+    (Role.URL, frozenset(), _is_page),
     (Role.ZONE, frozenset(), _is_zone),
     (Role.END_CLOCK, frozenset({Role.END}), _is_clock),
     (Role.CLOCK, frozenset({Role.START}), _is_clock),

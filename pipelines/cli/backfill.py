@@ -359,17 +359,7 @@ class BackfillWork:
             except KeyboardInterrupt:
                 codes = [int(ExitCode.INTERRUPTED)]
             exit_code = worst(codes)
-            self.record = record = self.backfills.one(self.record.backfill_id)
-            self._print_document(exit_code)
-            feed = self.mapping.feed
-            if self.stopped_by is not None:
-                show_report(self.output, self.stopped_by)
-            done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
-            self.output.note(f"{feed}: backfill {record.backfill_id}: {done}")
-            if record.left:
-                self.output.note(f"go on with `eventsync backfill {feed} --resume`")
-            elif record.state is BackfillState.CANCELLED:
-                self.output.note("it was cancelled meanwhile")
+            self._show(exit_code)
             notify_after(settings, [self.mapping], filter(None, [self.stopped_by]), None)
             return exit_code
 
@@ -384,11 +374,7 @@ class BackfillWork:
         for place, one in enumerate(left):
             claim = new_run_id(now())
             if place:
-                # Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed.
-                with signals_raised():
-                    if is_awaited(self.context.notes, self.mapping.feed, now()):
-                        self.output.aside(f"{self.mapping.feed}: another run waits for the feed; it goes first")
-                        time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
+                self._give_way()
             if is_stop_asked():
                 yield int(ExitCode.INTERRUPTED)
                 return
@@ -396,31 +382,33 @@ class BackfillWork:
                 continue
             report = self._run_slice(one, claim, is_first=place == 0)
             yield report.exit_code
-            # Record and print how the slice ended.
-            read, publish = report.read or {}, report.publish or {}
-            self.read += read.get("read", 0)
-            self.sent += sent_in(report)
-            is_spent = self.options.limit is not None and self.sent >= self.options.limit
-            is_through = report.outcome in _THROUGH and not (is_spent and publish.get("pending"))
-            self.done += is_through
-            message = "\n".join(filter(None, (report.message, report.hint))) or report.outcome
-            # What the read made of its rows, and of what was owed what the service answered.
-            counts = {**read, **{name: count for name, count in publish.items() if name != "new"}}
-            state = SliceState.DONE if is_through else SliceState.LEFT
-            end = SliceEnd(state, report.run_id, report.exit_code, message, counts)
-            is_claimed = self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
-            terms = [f"{read['read']:,} read", f"{read['new']:,} new", f"{sent_in(report):,} sent"] if read else []
-            terms += [f"{read[name]:,} {name}" for name in ("rejected", "held", "drifted") if read.get(name)]
-            if report.exit_code != ExitCode.DONE:
-                terms.append(report.outcome)
-                self.stopped_by = report
-            self.output.note(f"{_days(one.first, one.last)}: {', '.join(terms)} · {self._pace(len(left) - place - 1)}")
-            if not (is_claimed and is_through and not is_spent):
+            if not self._end_slice(one, claim, report, left=len(left) - place - 1):
                 return
+
+    def _show(self, exit_code: int) -> None:
+        """Print how far the backfill is, as one document or a sentence."""
+        self.record = record = self.backfills.one(self.record.backfill_id)
+        self._print_document(exit_code)
+        feed = self.mapping.feed
+        if self.stopped_by is not None:
+            show_report(self.output, self.stopped_by)
+        done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
+        self.output.note(f"{feed}: backfill {record.backfill_id}: {done}")
+        if record.left:
+            self.output.note(f"go on with `eventsync backfill {feed} --resume`")
+        elif record.state is BackfillState.CANCELLED:
+            self.output.note("it was cancelled meanwhile")
 
     def _print_document(self, exit_code: int) -> None:
         feed, backfill = self.mapping.feed, _document(self.record)
         self.output.document(document_from(BackfillAtWork, self, exit_code=int(exit_code), feed=feed, backfill=backfill))
+
+    def _give_way(self) -> None:
+        """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
+        with signals_raised():
+            if is_awaited(self.context.notes, self.mapping.feed, now()):
+                self.output.aside(f"{self.mapping.feed}: another run waits for the feed; it goes first")
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
     def _run_slice(self, one: SliceRecord, claim: str, *, is_first: bool) -> RunReport:
         """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again.
@@ -440,6 +428,28 @@ class BackfillWork:
             self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
             raise
         return report
+
+    def _end_slice(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
+        """Record and print how a slice ended; return whether to go on."""
+        read, publish = report.read or {}, report.publish or {}
+        self.read += read.get("read", 0)
+        self.sent += sent_in(report)
+        is_spent = self.options.limit is not None and self.sent >= self.options.limit
+        is_through = report.outcome in _THROUGH and not (is_spent and publish.get("pending"))
+        self.done += is_through
+        message = "\n".join(filter(None, (report.message, report.hint))) or report.outcome
+        # What the read made of its rows, and of what was owed what the service answered.
+        counts = {**read, **{name: count for name, count in publish.items() if name != "new"}}
+        state = SliceState.DONE if is_through else SliceState.LEFT
+        end = SliceEnd(state, report.run_id, report.exit_code, message, counts)
+        is_claimed = self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
+        terms = [f"{read['read']:,} read", f"{read['new']:,} new", f"{sent_in(report):,} sent"] if read else []
+        terms += [f"{read[name]:,} {name}" for name in ("rejected", "held", "drifted") if read.get(name)]
+        if report.exit_code != ExitCode.DONE:
+            terms.append(report.outcome)
+            self.stopped_by = report
+        self.output.note(f"{_days(one.first, one.last)}: {', '.join(terms)} · {self._pace(left)}")
+        return is_claimed and is_through and not is_spent
 
     def _pace(self, left: int) -> str:
         taken_s = max(monotonic_s() - self.began_s, 1e-3)

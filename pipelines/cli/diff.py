@@ -19,7 +19,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
-    from state.queries import RowFilter
+    from state.queries import RowFilter, RunRecord
 
 
 def diff(
@@ -49,22 +49,9 @@ def diff(
     with open_feed_session(feed) as session:
         name = session.scope.feed
         (status,) = session.queries.status(destination=session.scope.destination, feed=name)
-        read = status.last_read
-        is_whole = bool(read and read.stage_report and read.stage_report.is_whole)
-        as_of = AsOf(run_id=read.run_id, read_at=read.started_at, is_whole=is_whole) if read else None
+        as_of = _as_of(status.last_read)
         if row is not None:
-            found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
-            if not found:
-                raise session.unknown([row])
-            (record,) = found
-            fields = payload_diff(record.shown, record.drift_body or record.shown)
-            document = DifferingWhole(**_document(record), fields=fields)
-            output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
-            event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
-            output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
-            lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-            output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
-            return 0
+            return _show_one(output, session, row, as_of)
         records = _differing(session)
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
@@ -145,6 +132,21 @@ if IS_WORKING:
     _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
 
 
+def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
+    found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
+    if not found:
+        raise session.unknown([row])
+    (record,) = found
+    fields = payload_diff(record.shown, record.drift_body or record.shown)
+    document = DifferingWhole(**_document(record), fields=fields)
+    output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
+    event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
+    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
+    lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
+    output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
+    return 0
+
+
 def _differing(session: FeedSession) -> Iterator[RowRecord]:
     """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
     listed = set[int]()
@@ -185,6 +187,13 @@ def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
         yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
     for earlier in document["earlier_event_ids"]:
         yield f"earlier event {earlier}: remove by hand", "", str(earlier), "", "", ""
+
+
+def _as_of(last_read: RunRecord | None) -> AsOf | None:
+    if last_read is None:
+        return None
+    is_whole = last_read.stage_report is not None and bool(last_read.stage_report.is_whole)
+    return AsOf(run_id=last_read.run_id, read_at=last_read.started_at, is_whole=is_whole)
 
 
 def _as_of_words(read: AsOf | None) -> str:

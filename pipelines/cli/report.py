@@ -298,34 +298,20 @@ class _Rows:
         """Yield the lines of a section, however many there are."""
         for state in HEADINGS[name].states:
             if state in tuple(ProblemKind):
-                kind = ProblemKind(state)
-                after = 0
-                while page := self.queries.problems(self.scope, kind, after=after):
-                    met = self.queries.first_met(page)
-                    self.bar.advance(len(page))
-                    yield from (self._problem(record, met[record.problem_id]) for record in page)
-                    after = page[-1].problem_id
+                yield from self._problems(ProblemKind(state))
                 continue
             which = replace(filter_of(state), is_kept=name is SectionName.ONLINE)
             for record in self.queries.every_row(self.scope, which):
                 self.bar.advance()
-                event = record.event
-                zone, when = event.get("timezone"), " ".join(str(event.get("startAt", ""))[:16].split("T"))
-                is_changed = name is SectionName.CHANGED
-                since = {SectionName.GONE: record.vanished_at, SectionName.CHANGED: None, SectionName.EARLIER: None}
-                changes = _changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
-                text = "" if changes else _text(record, name)
-                where = _plain(record.answer.field) if name is SectionName.REFUSED and record.answer else ""
-                yield Line(
-                    at=text_of(record.origin),
-                    name=text_of(str(event.get("title", "")) or record.row_key),
-                    when=text_of(f"{when} ({zone})" if zone and when else when),
-                    is_new=self._is_new(since.get(name, record.created_at)),
-                    event_id=record.event_id,
-                    link=self._link(record.event_id),
-                    points=(Point(text, where),) if text else (),
-                    changes=changes,
-                )
+                yield self._entry(record, name)
+
+    def _problems(self, kind: ProblemKind) -> Iterator[Line]:
+        after = 0
+        while page := self.queries.problems(self.scope, kind, after=after):
+            met = self.queries.first_met(page)
+            self.bar.advance(len(page))
+            yield from (self._problem(record, met[record.problem_id]) for record in page)
+            after = page[-1].problem_id
 
     def _problem(self, record: ProblemRecord, met: datetime) -> Line:
         # An earlier version of a row that cannot be used may be online; its editor should know that.
@@ -345,6 +331,25 @@ class _Rows:
             points=points,
             cells=tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell),
             note="" if event_id is None else "An earlier version of this row is online, and stays as it is.",
+        )
+
+    def _entry(self, record: RowRecord, section: SectionName) -> Line:
+        event = record.event
+        zone, when = event.get("timezone"), " ".join(str(event.get("startAt", ""))[:16].split("T"))
+        is_changed = section is SectionName.CHANGED
+        since = {SectionName.GONE: record.vanished_at, SectionName.CHANGED: None, SectionName.EARLIER: None}
+        changes = _changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
+        text = "" if changes else _text(record, section)
+        where = _plain(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
+        return Line(
+            at=text_of(record.origin),
+            name=text_of(str(event.get("title", "")) or record.row_key),
+            when=text_of(f"{when} ({zone})" if zone and when else when),
+            is_new=self._is_new(since.get(section, record.created_at)),
+            event_id=record.event_id,
+            link=self._link(record.event_id),
+            points=(Point(text, where),) if text else (),
+            changes=changes,
         )
 
     def _is_new(self, at: datetime | None) -> bool:

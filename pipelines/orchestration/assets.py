@@ -38,7 +38,7 @@ from pipelines.run.brakes import brake_error
 from pipelines.run.context import BACKFILL, OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
-from pipelines.run.outcome import WAITING, ExitCode, faults_as_errors, outcome_of
+from pipelines.run.outcome import WAITING, ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
@@ -191,32 +191,9 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         if result.stopping:
             forbid_run_retry(context)
             context.log.error(replaced(outcome_of(brake_error(result.stopping, feed)).text))
-        report = result.report
-        counts: dict[str, Any] = dict(asdict(report.account))
-        counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
-        counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
-        if report.rejections:
-            counts["rejected rows"] = _table(
-                {
-                    "place": row.origin,
-                    "column": reason.column,
-                    "found": reason.found[:200],
-                    "problem": REASON_TEXTS[reason.code],
-                    "hint": reason.hint,
-                }
-                for row in report.rejections[:ROWS_SHOWN]
-                for reason in row.reasons
-            )
-        if report.held:
-            counts["held rows"] = _table(
-                {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
-            )
-        if report.skipped:
-            counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
-        if result.notices:
-            counts["notices"] = _list(result.notices)
-        counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in result.brakes)
-        return dg.MaterializeResult(metadata={**counts, **pace, **waiting}, check_results=_brake_results(staged_key, result))
+        return dg.MaterializeResult(
+            metadata={**_staged_metadata(result), **pace, **waiting}, check_results=_brake_results(staged_key, result)
+        )
 
     @dg.asset(
         key=published_key,
@@ -242,28 +219,9 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         if outcome.message:
             log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
             log("%s: %s", outcome.name, replaced(outcome.text))
-        changed, gone = (counts.get(name, 0) for name in ("drift", "vanished"))
-        drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows in what"
-        results = {
-            "balanced": (result.account.imbalance() == 0, outcome.message),
-            "no_conflicts": (result.standing.conflict.count == 0, outcome.message),
-            "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
-            "drift": (not changed and not gone, drift),
-            "contract": (not result.outlook.errors, "\n".join(result.outlook.notices)),
-        }
         return dg.MaterializeResult(
             metadata=_published_metadata(result) | _waiting_metadata(counts, differing),
-            check_results=[
-                dg.AssetCheckResult(
-                    asset_key=published_key,
-                    check_name=name,
-                    passed=passed,
-                    severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
-                    description=PUBLISH_CHECKS[name] if passed else replaced(problem),
-                    metadata={"drift": changed, "vanished": gone} if name == "drift" else {},
-                )
-                for name, (passed, problem) in results.items()
-            ],
+            check_results=_publish_results(published_key, result, outcome, counts),
         )
 
     return _source(mapping, source_key, open_run_context), staged, published
@@ -304,6 +262,36 @@ def _address_of(source: SourceSpec) -> str:
     return source.place if source.place.startswith(("http://", "https://")) else ""
 
 
+def _staged_metadata(staged: Staged) -> dict[str, Any]:
+    """Return the account of a read, and the first rejected rows with what would be right."""
+    report = staged.report
+    counts: dict[str, Any] = dict(asdict(report.account))
+    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
+    counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
+    if report.rejections:
+        counts["rejected rows"] = _table(
+            {
+                "place": row.origin,
+                "column": reason.column,
+                "found": reason.found[:200],
+                "problem": REASON_TEXTS[reason.code],
+                "hint": reason.hint,
+            }
+            for row in report.rejections[:ROWS_SHOWN]
+            for reason in row.reasons
+        )
+    if report.held:
+        counts["held rows"] = _table(
+            {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
+        )
+    if report.skipped:
+        counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
+    if staged.notices:
+        counts["notices"] = _list(staged.notices)
+    counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in staged.brakes)
+    return counts
+
+
 def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
     """Return each brake's result; one that a person accepted warns instead of blocking."""
     return [
@@ -338,6 +326,32 @@ def _published_metadata(published: PublishReport) -> dict[str, Any]:
     if published.outlook.notices:
         counts["notices"] = _list(published.outlook.notices)
     return counts
+
+
+def _publish_results(
+    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: Mapping[str, int]
+) -> list[dg.AssetCheckResult]:
+    """Return the results of a drain's checks."""
+    changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
+    drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows in what"
+    results = {
+        "balanced": (published.account.imbalance() == 0, outcome.message),
+        "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
+        "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
+        "drift": (not changed and not gone, drift),
+        "contract": (not published.outlook.errors, "\n".join(published.outlook.notices)),
+    }
+    return [
+        dg.AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
+            description=PUBLISH_CHECKS[name] if passed else replaced(problem),
+            metadata={"drift": changed, "vanished": gone} if name == "drift" else {},
+        )
+        for name, (passed, problem) in results.items()
+    ]
 
 
 def _waiting_rows(context: RunContext, mapping: FeedMapping) -> tuple[Mapping[str, int], Sequence[Mapping[str, str]]]:

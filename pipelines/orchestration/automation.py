@@ -6,7 +6,7 @@ Annotations are not postponed here, because Dagster reads those of a step's func
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -79,6 +79,18 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
+def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
+    """Return how many runs were requested, so that each has a key of its own, and the marks of the source at the last tick.
+
+    None for any other text: a person may write one to have the feed run.
+    """
+    try:
+        document = orjson.loads(text or "null")
+        return int(document["turn"]), frozenset(map(str, document["marks"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
     """Return the sensor that probes a feed's source as often as its schedule says, if it does: on from the start."""
     schedule = mapping.schedule
@@ -113,11 +125,7 @@ def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe
     """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
-    try:
-        document = orjson.loads(cursor or "null")
-        last = int(document["turn"]), frozenset(map(str, document["marks"]))
-    except (ValueError, TypeError, KeyError):
-        last = None
+    last = parse_sensor_cursor(cursor)
     is_same = last is not None and not probe.is_news_to(last[1])
     turn = (last[0] if last else 0) + (not is_same)
     after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
@@ -173,12 +181,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             with open_run_context() as run_context:
                 notifier = notifier_of(settings, run_context.engine, run_context.now)
                 overdue = notifier.newly_overdue(feeds) if is_steady else frozenset[FeedName]()
-                wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
-                files, concerns = notifier.files(folder.broken, feeds)
-                about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
-                crashes = {feed: _crash(notifier, context.instance, feed) for feed in about if feed not in concerns}
-                found = {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}
-                notifier.notify(about.values(), found, overdue)
+                notified = _notify(notifier, context.instance, folder, ended, overdue)
         except ConfigError as error:
             return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
         except SyncError as error:
@@ -188,7 +191,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
         latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
-        return dg.SkipReason(f"looked at {', '.join(about)}" if about else "no run has ended, and nothing is due")
+        return dg.SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
 
     return (
         dg.SensorDefinition(
@@ -199,6 +202,23 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             description="Notifies the owners of feeds of what needs them, over the channels of EVENTSYNC_NOTIFY: once per cause.",
         ),
     )
+
+
+def _notify(
+    notifier: Notifier,
+    instance: dg.DagsterInstance,
+    folder: FeedFolder,
+    ended: Sequence[dg.RunRecord],
+    overdue: Collection[FeedName],
+) -> tuple[FeedName, ...]:
+    """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
+    feeds = list(folder.feeds)
+    wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
+    files, concerns = notifier.files(folder.broken, feeds)
+    about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
+    crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
+    notifier.notify(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
+    return tuple(about)
 
 
 def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:

@@ -15,8 +15,8 @@ def configure_logs(settings: Settings) -> None:
     """Set up the logs of this process as the environment asks: format, level, and the secrets that must not appear."""
     level = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
-    # Mask secrets in the finished line, and escape what a terminal would obey.
     def hide(_logger: object, _method: str, line: object) -> str:
+        """Mask secrets in the finished line, and escape what a terminal would obey."""
         return escaped(settings.mask.hide(str(line)))
 
     structlog.configure(

@@ -175,7 +175,7 @@ def _take_event(record: RowRecord, event_id: int) -> Change | NoChange:
     return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
 
 
-def _resend(record: RowRecord) -> Change | NoChange:  # one arm per state
+def _resend(record: RowRecord) -> Change | NoChange:
     row, is_unanswered = record.row_key, record.unanswered_at is not None
     match record.state:
         case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
@@ -311,9 +311,7 @@ def _remove(record: RowRecord) -> Change | NoChange:
     raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
 
 
-def _undo(  # one arm per way in which the entry has changed since
-    record: RowRecord, undo: Undo | None, giver: Other | None
-) -> Change | NoChange:
+def _undo(record: RowRecord, undo: Undo | None, giver: Other | None) -> Change | NoChange:
     if undo is None or is_ignored_anew(record, undo):
         if not record.is_set_aside and record.decision is not None:
             raise _too_late(record, record.decision)

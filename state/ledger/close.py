@@ -96,19 +96,7 @@ class _Closing:
         if judge(connection, run, read.scope, report, stamp=stamp, bookmark=bookmark):
             read.digests.keep(connection, run.scope_id)
         if not report.brakes:  # else the read is not believed so far: nothing has vanished
-            # No later read counts rows that are marked as vanished, with the rule that leaves them out, or as gone afterwards.
-            now = run.now()
-            by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
-            for entry_id in self._marks.find(Mark.VANISHED):
-                by_rule[read.left_out.get(entry_id, "")].append(entry_id)
-            for rule, entries in by_rule.items():
-                for page in in_pages(entries):
-                    vanished = update(ENTRY).where(SOME, ENTRY.c.vanished_at.is_(None))
-                    columns = {"vanished_at": now, "vanished_by": rule, "decision": _LISTED}
-                    connection.execute(vanished.values(**columns), {"entries": page})
-            for page in in_pages(chain(self._past, self._dropped)):
-                connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
-                connection.execute(_SETTLE, {"entries": page})
+            self._mark_gone()
         accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": json.dumps(report.brakes)}
         run.note(connection, phase=Phase.STAGED.value, is_whole=read.is_whole, **accounts)
         return report
@@ -117,14 +105,7 @@ class _Closing:
         """Settle all that the read leaves open, and return its report before the brakes are asked."""
         connection, run, read, marks, counts = self._connection, self._run, self._read, self._marks, self._tally.counts
         policy, scope = read.policy, read.scope
-        # Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more.
-        stems = read.stems | read.left_out_stems.keys()
-        for row in self._entries(_ROWS, *EntryState) if stems else ():
-            stem = stem_of(row.row_key, policy.row_parts)
-            if stem in stems and not marks.has(row.id, Mark.PRESENT):
-                marks.mark(row.id, Mark.DELETED)
-                if stem in read.left_out_stems:
-                    read.left_out[row.id] = read.left_out_stems[stem]
+        self._mark_rows_of_stems()
         unread, withdrawn_present = self._withdraw()
         read.duplicates.write(connection)
         lock_service(connection, run.scope_id)
@@ -170,6 +151,17 @@ class _Closing:
         is_owed = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
         may_change = bool(counts["called_off"]) or is_conflicting
         return not (may_change and count_entries(self._connection, ENTRY.c.scope_id == self._run.scope_id, is_owed))
+
+    def _mark_rows_of_stems(self) -> None:
+        """Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more."""
+        read = self._read
+        stems = read.stems | read.left_out_stems.keys()
+        for row in self._entries(_ROWS, *EntryState) if stems else ():
+            stem = stem_of(row.row_key, read.policy.row_parts)
+            if stem in stems and not self._marks.has(row.id, Mark.PRESENT):
+                self._marks.mark(row.id, Mark.DELETED)
+                if stem in read.left_out_stems:
+                    read.left_out[row.id] = read.left_out_stems[stem]
 
     def _withdraw(self) -> tuple[int, int]:
         """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
@@ -261,6 +253,21 @@ class _Closing:
                     self._past.append(row.id)
                 else:
                     self._marks.mark(row.id, Mark.VANISHED)
+
+    def _mark_gone(self) -> None:
+        """Mark rows as vanished, with the rule that leaves them out, or as gone after their event: no later read counts these."""
+        connection, now = self._connection, self._run.now()
+        by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
+        for entry_id in self._marks.find(Mark.VANISHED):
+            by_rule[self._read.left_out.get(entry_id, "")].append(entry_id)
+        for rule, entries in by_rule.items():
+            for page in in_pages(entries):
+                vanished = update(ENTRY).where(SOME, ENTRY.c.vanished_at.is_(None))
+                columns = {"vanished_at": now, "vanished_by": rule, "decision": _LISTED}
+                connection.execute(vanished.values(**columns), {"entries": page})
+        for page in in_pages(chain(self._past, self._dropped)):
+            connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
+            connection.execute(_SETTLE, {"entries": page})
 
     def _left_out(self) -> dict[str, Any]:
         """Return how many entries, of how many, each rule newly leaves out though their events are to come."""

@@ -212,9 +212,7 @@ class Decisions:
             mark_anew(connection, [(row.id, columns["twin_digest"])])
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
-    def _write(  # one arm per choice
-        self, connection: Connection, situation: _Situation, choice: Instruction, change: Change
-    ) -> None:
+    def _write(self, connection: Connection, situation: _Situation, choice: Instruction, change: Change) -> None:
         row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
         match choice.option:
             case Option.UNDO:

@@ -215,19 +215,22 @@ def repeat_read(
             return None
         # What was new is unchanged or refused, and nothing more is missed.
         said = last.account.new + last.account.unchanged + last.account.still_refused
-        as_before = {name: getattr(last, name) for name in ("warnings", "rows", "skipped", "reasons", "rejections")}
         report = StageReport(
             run_id=run.run_id,
             is_whole=True,
             account=replace(last.account, new=0, unchanged=said - refused, still_refused=refused),
+            warnings=last.warnings,
             is_marking=policy.on_vanish == "report",
             known_before=_newest_and_count(connection, run.scope_id)[1],
             met=last.present,
             present=last.present,
             last_whole_read=scope.last_whole_read,
+            rows=last.rows,
+            skipped=last.skipped,
+            reasons=last.reasons,
+            rejections=last.rejections,
             key_definition=policy.key_definition,
             has_new_keys=has_new_keys(scope, policy.key_definition),
-            **as_before,
         )
         report.account.check()
         if brake(report):

@@ -278,7 +278,7 @@ class Outbox:
         """How many rows this drain would have to deliver if nothing bounded it."""
         return self._begun.new + self._begun.carried_over - self._begun.uncertain
 
-    def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:  # one transaction
+    def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
         """Write verdicts and hand out up to `want` further intents, in one transaction.
 
         When it returns, the verdicts are durable, and so is the record that the intents' attempts begin; but for those

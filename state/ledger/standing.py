@@ -306,12 +306,14 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         "drift_kind": row.drift_kind and DriftKind(row.drift_kind),
         "decision": row.decision and Decision(row.decision),
         "decided_by": row.decided_by or "",
-        "entry_id": row.id,
-        "key": row.idempotency_key,
-        "is_asked_for": bool(row.fingerprint),
-        "is_denied": bool(row.denied_request_id),
     }
-    return RowRecord(**columns)
+    return RowRecord(
+        entry_id=row.id,
+        key=row.idempotency_key,
+        is_asked_for=bool(row.fingerprint),
+        is_denied=bool(row.denied_request_id),
+        **columns,
+    )
 
 
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)

@@ -62,14 +62,7 @@ class StoreFiles(Files):
         try:  # errors in the block are not the store's
             yield replace(self, _store=store)
         finally:
-            with suppress(Exception):
-                match store.protocol:
-                    case "sftp":
-                        store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no public way
-                    case ("s3", *_):
-                        store.close_session(store.loop, store.s3)
-                    case _:
-                        pass
+            _close(store)
 
     @contextmanager
     def _at(self, path: str) -> Iterator[tuple[Any, str]]:
@@ -174,6 +167,18 @@ def _store_at(address: str) -> Any:
         options = {"skip_instance_cache": True, **known, "connect_timeout": 30, "login_timeout": 30, "keepalive_interval": 15}
     store, _ = fsspec.url_to_fs(address, **options)
     return store
+
+
+def _close(store: Any) -> None:
+    """Close the connections now; the driver would do it when its object is collected, at some time."""
+    with suppress(Exception):
+        match store.protocol:
+            case "sftp":
+                store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no public way
+            case ("s3", *_):
+                store.close_session(store.loop, store.s3)
+            case _:
+                pass
 
 
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, NameError, TypeError)

@@ -156,14 +156,8 @@ class TextLines:
         what = f"from about here on the file is not {self._encoding}"
         with as_bad_source(lambda: f"{self._name}:{self._next}", what, hint=_NOT_DECODED):
             rest, is_rest_tainted = "", False
-            first = self._text.read(_BLOCK).lstrip("\ufeff")
-            _refuse_other_kinds(first, self._name)
-            blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
-            for block in (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks:
-                try:
-                    encoded = block.encode()
-                except UnicodeEncodeError:
-                    encoded = None
+            for block in self._read():
+                encoded = _encoded(block)
                 is_tainted = encoded is None or b"\0" in encoded
                 if rest and rest[-1] != "\r" and "\n" not in block and "\r" not in block:
                     rest += block  # a statement of its own, which CPython does in place
@@ -186,6 +180,12 @@ class TextLines:
             if self._needs_end and rest and rest[-1] != "\r":
                 raise CutOffError(f"{self._name}:{self._next - 1}", "the last line has no end")
 
+    def _read(self) -> Iterator[str]:
+        first = self._text.read(_BLOCK).lstrip("\ufeff")
+        _refuse_other_kinds(first, self._name)
+        blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
+        return (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks
+
     def _checked(self, lines: list[str], *, is_tainted: bool, has_mark: bool) -> Iterable[str]:
         """Hold the lines as long as the record that they belong to may need them."""
         if lines and self._next == 1 and "\0" in lines[0]:
@@ -197,23 +197,7 @@ class TextLines:
         self._next += len(lines)
         if self.start < first:
             self.is_tainted = is_tainted or self.is_tainted
-            # Hold further lines of the present record, and refuse one that goes on and on.
-            further = lines
-            if self.start != self._first or not self._size:
-                del self._held[: self.start - self._first]
-                self._first, self._size, self._cells = self.start, 0, 0
-                further = self._held + lines
-            self._held += lines
-            self._size += sum(map(len, further))
-            self._cells += sum(line.count(self._delimiter) for line in further) if self._delimiter else 0
-            place, unclosed = f"{self._name}:{self.start}", "a quote there is probably never closed"
-            if self._cells > MOST_VALUES:
-                raise BadSourceError(place, _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?")
-            if len(self._held) > MOST_VALUES:
-                raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
-            if self._size > LARGEST_RECORD:
-                message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
-                raise BadSourceError(place, message, hint=unclosed)
+            self._hold(lines)
         else:
             self._held, self._first, self._size, self.is_tainted = lines, first, 0, is_tainted
         return self._without_marks(lines, first) if has_mark else lines
@@ -232,6 +216,33 @@ class TextLines:
             raise BadSourceError(
                 f"{self._name}:{self._next}", _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?"
             )
+
+    def _hold(self, lines: list[str]) -> None:
+        """Hold further lines of the present record, and refuse one that goes on and on."""
+        further = lines
+        if self.start != self._first or not self._size:
+            del self._held[: self.start - self._first]
+            self._first, self._size, self._cells = self.start, 0, 0
+            further = self._held + lines
+        self._held += lines
+        self._size += sum(map(len, further))
+        self._cells += sum(line.count(self._delimiter) for line in further) if self._delimiter else 0
+        place, unclosed = f"{self._name}:{self.start}", "a quote there is probably never closed"
+        if self._cells > MOST_VALUES:
+            raise BadSourceError(place, _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?")
+        if len(self._held) > MOST_VALUES:
+            raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
+        if self._size > LARGEST_RECORD:
+            message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
+            raise BadSourceError(place, message, hint=unclosed)
+
+
+def _encoded(block: str) -> bytes | None:
+    """Return the block as UTF-8, None if it holds bytes that its encoding could not decode."""
+    try:
+        return block.encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def _split(block: str, encoded: bytes | None) -> list[str]:

@@ -93,19 +93,7 @@ def _record(parser: JsonParser, origin: RowLocation, value: Any, line: str = "")
 def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
     """Follow the steps and yield each value that they lead to, with its line; `is_certain`: there must be one."""
     if steps and steps[0] != _EACH:
-        name = steps[0]
-        steps = steps[1:]
-        is_there, others = False, list[str]()
-        for key in _keys(text):
-            if key == name:
-                is_there = True
-                yield from _walk(text, steps, is_certain=is_certain)
-                continue
-            if len(others) < _MOST_NAMES:
-                others.append(short(key))
-            _pass_over(text)
-        if is_certain and not is_there:
-            raise text.bad(f'there is no "{name}" here', hint=f"correct `source.records`; the keys here are {', '.join(others)}")
+        yield from _member(text, steps[0], steps[1:], is_certain=is_certain)
     elif steps or text.peek() == "[":
         yield from _items(text, steps[1:])
     else:
@@ -156,6 +144,20 @@ def _pass_over(text: _JsonText) -> bool:
     else:
         text.value()
     return is_list
+
+
+def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+    is_there, others = False, list[str]()
+    for key in _keys(text):
+        if key == name:
+            is_there = True
+            yield from _walk(text, steps, is_certain=is_certain)
+            continue
+        if len(others) < _MOST_NAMES:
+            others.append(short(key))
+        _pass_over(text)
+    if is_certain and not is_there:
+        raise text.bad(f'there is no "{name}" here', hint=f"correct `source.records`; the keys here are {', '.join(others)}")
 
 
 class _JsonText:

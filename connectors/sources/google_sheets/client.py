@@ -96,6 +96,12 @@ def _file_login(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Credenti
             raise ValueError(f'its type is "{kind}", and should be "service_account" or "authorized_user"')
 
 
+def account_of(credentials: Credentials) -> str:
+    """Return the address of the credentials' account, "" where they do not state it."""
+    found = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
+    return str(found) if "@" in str(found) else ""
+
+
 class GridMovedError(SourceUnavailableError):
     """The requested range is gone; the same request will not bring it back, so the tab must be read anew."""
 
@@ -159,8 +165,7 @@ class GoogleClient(HTTPClient):
         except GoogleAuthError as error:
             raise _token_error(error, what) from error
         if not response.ok:
-            found = getattr(self._credentials, "service_account_email", "") or getattr(self._credentials, "account", "")
-            raise refusal_error(response, what, (str(found) if "@" in str(found) else ""), writes=method == "post")
+            raise refusal_error(response, what, account_of(self._credentials), writes=method == "post")
         return response
 
     def _send(self, what: str, method: str, endpoint: str, params: Any, json: Any) -> Response:

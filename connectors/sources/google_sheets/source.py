@@ -241,8 +241,7 @@ class SheetCopy:
                 _add_values(copied, number, [plain_value(row[place]) if place < len(row) else None for place in used])
             del piece  # it is large, and the next one arrives before this name is bound to it
         area, height = self.part.area, max(1, _VALUES // max(1, len(used)))
-        grouped = (list(run) for _, run in groupby(enumerate(sorted(used)), key=lambda pair: pair[1] - pair[0]))
-        runs = [(run[0][1], run[-1][1]) for run in grouped]
+        runs = column_runs(used)
         for top in range(area.top, area.bottom + 1, height):
             blocks = self.spreadsheet.values([self.part.place(top, height, first, last) for first, last in runs])
             for number, parts in enumerate(zip_longest(*blocks, fillvalue=()), start=top):
@@ -271,6 +270,12 @@ class SheetCopy:
         for line in self.file:
             digest.update(line)
         return digest.hexdigest()
+
+
+def column_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last of each run of neighbours: 0, 1, 2, 5 gives (0, 2), (5, 5)."""
+    grouped = (list(run) for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]))
+    return [(run[0][1], run[-1][1]) for run in grouped]
 
 
 def _add_values(digest: blake2b, number: int, values: Sequence[Any]) -> None:

@@ -385,19 +385,7 @@ class Org:
     def _once(self, about: str, request: Callable[[Salesforce], T], *, is_new: bool = False) -> T:
         """Send a request once, and again in a new session if the old one has ended."""
         try:
-            if self._salesforce is None:
-                token, host = log_in(self.access, self.session)
-                self._salesforce = Salesforce(
-                    session_id=token,
-                    instance=host,
-                    session=self.session,
-                    version=API_VERSION,
-                    parse_float=Number,
-                    object_pairs_hook=dict,
-                )
-                # simple-salesforce asks for it; it makes pages half as large again.
-                self._salesforce.headers.pop("X-PrettyPrint", None)
-            return request(self._salesforce)
+            return request(self._opened())
         except SalesforceExpiredSession as error:
             if is_new:
                 message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
@@ -412,6 +400,21 @@ class Org:
             raise BusyError(f"Salesforce did not answer to {about}: {reason}", hint=_LATER) from error
         self._salesforce = None
         return self._once(about, request, is_new=True)
+
+    def _opened(self) -> Salesforce:
+        if self._salesforce is None:
+            token, host = log_in(self.access, self.session)
+            self._salesforce = Salesforce(
+                session_id=token,
+                instance=host,
+                session=self.session,
+                version=API_VERSION,
+                parse_float=Number,
+                object_pairs_hook=dict,
+            )
+            # simple-salesforce asks for it; it makes pages half as large again.
+            self._salesforce.headers.pop("X-PrettyPrint", None)
+        return self._salesforce
 
 
 def _with_nearest(name: str, known: Sequence[str], hint: str) -> str:

@@ -86,7 +86,7 @@ class Shape:
         above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
         below = described.get("childRelationships") or ()
         children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
-        # Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s.
+        # The fields of each address and location by part: `city` is BillingCity, or Hall__City__s.
         compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
         parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
         for one in fields:

@@ -61,7 +61,6 @@ _LATER = "run again later"
 _NOT_ALL = "run again later; if it stays so, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 _BAD_QUERY = ("MALFORMED_QUERY", "INVALID_FIELD", "INVALID_TYPE", "No such column")
-_ENDED = ("JobComplete", "Failed", "Aborted")
 
 
 class NotInBulkError(BadSourceError):
@@ -211,7 +210,7 @@ class _Records:
         numbers = [number for _, number in self.selection.cells]
         is_straight = numbers == list(range(len(self.selection.columns)))
         id_at, stamp_at, deleted_at = (self.selection.at(path) if path else None for path in (ID, self.by, DELETED))
-        address, shows_gone = self.org.address, bool(self.before) or self.by_change
+        address = self.org.address
         with closing(self._texts()) as records:
             for texts in records:
                 self.count += 1
@@ -225,7 +224,7 @@ class _Records:
                     self.last_stamp = f"{stamp[:-1]}.000Z" if len(stamp) == 20 else stamp
                     self.greatest = max(self.greatest, self.last_stamp)
                 cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
-                is_gone = shows_gone and deleted_at is not None and texts[deleted_at] == "true"
+                is_gone = self._shows_deleted and deleted_at is not None and texts[deleted_at] == "true"
                 yield SourceRow(location, cells, is_gone=is_gone)
 
     def ending(self) -> Ending:
@@ -252,12 +251,14 @@ class _Records:
         return ceil(count / PAGE_ROWS) > self.spec.stop_at * session.allowed - session.used
 
     @property
-    def _with_deleted(self) -> bool:
-        """Whether the archive and the recycle bin are searched as well.
+    def _shows_deleted(self) -> bool:
+        """Whether deleted records are given: the read after one that stopped anywhere goes on behind their stamps."""
+        return bool(self.before) or self.by_change
 
-        A reading that may stop anywhere needs the deleted records too: the next one goes on behind their stamps.
-        """
-        return bool(self.before) or self.by_change or self.selection.archive
+    @property
+    def _with_deleted(self) -> bool:
+        """Whether the archive and the recycle bin are searched as well."""
+        return self._shows_deleted or self.selection.archive
 
     @property
     def _conditions(self) -> tuple[str, ...]:
@@ -265,7 +266,7 @@ class _Records:
         if self.before and self.spec.incremental:
             start = utc_text(datetime.fromisoformat(self.before) - self.spec.incremental.overlap)
             return (f"{self.by} >= {start}",)
-        return (f"{DELETED} = false",) if self.selection.archive and not self.by_change else ()
+        return (f"{DELETED} = false",) if self.selection.archive and not self._shows_deleted else ()
 
     def _texts(self) -> Generator[Texts]:
         if self.in_bulk:
@@ -403,20 +404,7 @@ def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: boo
     path = _create_job(org, soql, with_deleted=with_deleted)
     job: Mapping[str, Any] = {}
     try:
-        clock, poll_s = org.clock, _FIRST_POLL_S
-        started = clock.clock_s()
-        while (job := org.call("GET", path)).get("state") != "JobComplete":
-            if job.get("state") in _ENDED:
-                said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
-                message = f"Salesforce ended the query job as {job['state']}: {said}"
-                if any(mark in said for mark in _BAD_QUERY):
-                    raise BadSourceError("the query", message, hint="correct `source` in the mapping file")
-                raise SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
-            if clock.clock_s() - started > LONGEST_WAIT_S:
-                message = f"a query job is not done after {LONGEST_WAIT_S / 3600:.0f} hours"
-                raise SourceUnavailableError(message, hint="narrow `source.where`")
-            clock.sleep(poll_s)
-            poll_s = min(poll_s * 1.5, _LONGEST_POLL_S)
+        job = _wait(org, path)
         total = yield from _job_records(org, path, selection)
         found = job.get("numberRecordsProcessed")
         if isinstance(found, int) and total < found:
@@ -424,7 +412,7 @@ def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: boo
     finally:
         # Not repeated: the operator may want us to stop, and Salesforce forgets a job after seven days.
         with suppress(SyncError):
-            if job.get("state") not in _ENDED:
+            if not job:
                 org.call_once("PATCH", path, {"state": "Aborted"})
             org.call_once("DELETE", path)
 
@@ -439,6 +427,24 @@ def _create_job(org: Org, soql: str, *, with_deleted: bool) -> str:
         if any(mark in str(error) for mark in _NOT_IN_BULK):
             raise NotInBulkError("a query job", str(error), hint="write api: rest") from error
         raise
+
+
+def _wait(org: Org, path: str) -> Mapping[str, Any]:
+    clock, poll_s = org.clock, _FIRST_POLL_S
+    started = clock.clock_s()
+    while (job := org.call("GET", path)).get("state") != "JobComplete":
+        if job.get("state") in ("Failed", "Aborted"):
+            said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
+            message = f"Salesforce ended the query job as {job['state']}: {said}"
+            if any(mark in said for mark in _BAD_QUERY):
+                raise BadSourceError("the query", message, hint="correct `source` in the mapping file")
+            raise SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
+        if clock.clock_s() - started > LONGEST_WAIT_S:
+            message = f"a query job is not done after {LONGEST_WAIT_S / 3600:.0f} hours"
+            raise SourceUnavailableError(message, hint="narrow `source.where`")
+        clock.sleep(poll_s)
+        poll_s = min(poll_s * 1.5, _LONGEST_POLL_S)
+    return job
 
 
 def _job_records(org: Org, path: str, selection: Selection) -> Generator[Texts, None, int]:

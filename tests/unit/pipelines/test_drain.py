@@ -298,8 +298,6 @@ def test_an_announced_refusal_is_recognised_and_no_other_complaint_is_taken_for_
 
 
 QUIET = [Superseded(Answer(400, field="organizer")), UNCERTAIN, Conflict(Answer(409)), Blocked(Answer(403))]
-
-
 HEEDED: dict[str, tuple[list[Verdict], bool, bool]] = {
     "a route that is gone, by a blocked row": ([Blocked(Answer(404))], False, True),
     "what says nothing about the contract": ([*QUIET, ANNOUNCED], False, True),

@@ -48,8 +48,6 @@ offers: [{availability: sold out}] => [0].availability: available
 offers: MANY => 50
 """
 WORDS = {"LONG": "x" * 301, "MANY": [{}] * 51, "GONE": ...}
-
-
 PAIRS = (line.split(" => ") for line in REFUSED.strip().splitlines())
 
 

@@ -76,8 +76,6 @@ def test_a_refused_login_says_why_and_what_would_help(code: str) -> None:
 
 
 _FAULT = '<E xmlns:sf="x"><sf:exceptionCode>{}</sf:exceptionCode><sf:exceptionMessage>{}</sf:exceptionMessage></E>'
-
-
 USED_UP = _FAULT.format("REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.")
 
 

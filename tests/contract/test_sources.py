@@ -43,8 +43,6 @@ HOSTILE = [
     " padded ", "\u00a0", "line one\nline two", "a\r\nb", "a\rb", 'say "hi"', "a,b;c\td|e", "02134", "1e5", "12,50", "NA",
     "nan", "TRUE", "no", "=1+1", "-5", "\ufeffmark", "Łódź", "上海", "💃🏽", "\u2028", "\x0b\x85", "\\", "'", "#3", "null",
 ]  # fmt: skip
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 

@@ -139,7 +139,8 @@ def org(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
     ]
     fields = {"Price__c": "currency", "When__c": "datetime", "Clock__c": "time"}
     org = org_of(records, fields)
-    with reader_of(org) as reader, ExitStack() as open_things:
+    reader = reader_of(org)
+    with ExitStack() as open_things:
         spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
         yield open_things.enter_context(salesforce(reader.server.base_url, reader.access(), spec, set()))
 

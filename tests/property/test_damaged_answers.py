@@ -1,6 +1,6 @@
 """Damaged answers of Google and Salesforce: reading ends in rows or in one of the errors of `connectors.sources.contract`.
 
-A proxy stands before the look-alikes, and before what the services once answered, and damages some of the answers.
+A proxy stands before the look-alikes, and damages some of the answers.
 """
 
 from __future__ import annotations
@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from contract.test_google_sheets_recorded import ANSWERS, replayed
-from contract.test_salesforce_recordings import repeating
 from lookalikes.salesforce_reader import event, org_of, reader_of
 from lookalikes.sheets import Google, google_on, programme
 from lookalikes.threaded import Answer, answering_by
@@ -30,7 +27,6 @@ from unit.connectors_sources.reading import Waits
 
 from connectors.sources.contract import Access, GoogleAccess
 from connectors.sources.google_sheets.source import read_google_sheet
-from connectors.sources.google_sheets.spreadsheet import GoogleCells
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import probe_salesforce, read_salesforce
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
@@ -118,48 +114,30 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
 
 
 @contextmanager
-def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: set[str]) -> Iterator[tuple[Proxy, Read]]:
-    with proxy_before(upstream) as proxy:
-        own = Access(salesforce=replace(access.salesforce, instance_url=proxy.url))
-
-        def read() -> None:
-            asked = ColumnRequest.of(spec, columns)
-            with read_salesforce(spec, asked, own, "", Waits().clockwork) as reading:
-                hold(reading)
-            probe_salesforce(spec, asked, own, Waits().clockwork)
-
-        yield proxy, read
-
-
-@contextmanager
-def org(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
+def salesforce(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
     records = [
         event(number, Price__c=number + 0.5, When__c="2026-05-01T19:30:00.000+0000", Clock__c="19:30:00.000Z")
         for number in range(1, 30)
     ]
     fields = {"Price__c": "currency", "When__c": "datetime", "Clock__c": "time"}
-    org = org_of(records, fields)
-    with reader_of(org) as reader, ExitStack() as open_things:
-        spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
-        yield open_things.enter_context(salesforce(reader.server.base_url, reader.access(), spec, set()))
+    spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
+    asked = ColumnRequest.of(spec, set())
+    with reader_of(org_of(records, fields)) as reader, proxy_before(reader.server.base_url) as proxy:
+        access = reader.access(instance_url=proxy.url)
 
+        def read() -> None:
+            with read_salesforce(spec, asked, access, "", Waits().clockwork) as reading:
+                hold(reading)
+            probe_salesforce(spec, asked, access, Waits().clockwork)
 
-@contextmanager
-def recorded_org(_: Path) -> Iterator[tuple[Proxy, Read]]:
-    soql = "SELECT Checkbox_Label, DateTime_Label, ParentWhizbang__r.Name, (SELECT Name FROM Whizbangs__r) FROM Whizbang"
-    spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest", "query": soql})
-    with repeating({"/query": [(200, "sobject_query_success_response")]}) as (_, access):
-        assert access.salesforce is not None
-        with salesforce(access.salesforce.instance_url, access, spec, {"Checkbox_Label"}) as opened:
-            yield opened
+        yield proxy, read
 
 
 STANDS: Mapping[str, Callable[[Path], AbstractContextManager[tuple[Proxy, Read]]]] = {
     "google_sheets": lambda folder: google(folder, tall=False),
     "google_sheets in several requests": lambda folder: google(folder, tall=True),
-    "salesforce in pages": lambda folder: org(folder, api="rest"),
-    "salesforce in bulk": lambda folder: org(folder, api="bulk"),
-    "salesforce as recorded": recorded_org,
+    "salesforce in pages": lambda folder: salesforce(folder, api="rest"),
+    "salesforce in bulk": lambda folder: salesforce(folder, api="bulk"),
 }
 
 
@@ -176,31 +154,3 @@ def test_a_damaged_answer_ends_in_rows_or_in_an_error_of_the_source(tmp_path: Pa
             except Exception as error:
                 error.add_note(f"mutant {number} of {kind}, seed {SEED}")
                 raise
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, told in ANSWERS.items() if any("/v4/spreadsheets/" in one["uri"] for one in told)]
-)
-def test_a_damaged_recorded_sheet_ends_in_cells_or_in_an_error_of_the_source(name: str) -> None:
-    cells = GoogleCells("en_US")
-    for number in range(MUTANTS):
-        chance = random.Random(f"{SEED} {name} {number}")  # no secret
-        sheet, recording = replayed(name)
-        found = recording._found
-
-        def mutated(url: str, chance: random.Random = chance, found: Any = found) -> dict[str, Any]:
-            try:
-                answer = found(url)
-            except AssertionError:  # this was not recorded
-                return {"status": 404, "body": {}}
-            return {**answer, "body": reshaped(answer["body"], chance)}
-
-        recording._found = mutated  # type: ignore[method-assign]  # the test's own stand-in for Google
-        with suppress(*EXPECTED):
-            sheet.parts()
-        with suppress(*EXPECTED):
-            sheet.version()
-        with suppress(*EXPECTED):
-            list(map(cells.text, chain.from_iterable(sheet.piece("A1:B2").rows)))
-        with suppress(*EXPECTED):
-            sheet.values(["'Sheet1'!A1:B1"])

@@ -200,7 +200,6 @@ def mutants(sample: Sample, chance: random.Random) -> Iterator[tuple[Sample, Seq
 
 
 def read(sample: Sample, folder: Path) -> None:
-    """Read a mutant to its end."""
     (folder / NAME).write_bytes(sample.content)
     source = open_source(SPEC.validate_python({"path": NAME, **sample.spec}), folder, frozenset())
     try:

@@ -5,23 +5,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import delete, update
-from unit.state.books import count, delivered
+from unit.state.books import beside, count, delivered
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, no_brakes, row
 
 from mappings.outcome import MappedRow
-from mappings.row_key import FeedName
 from state.database import writing
 from state.ledger.accounts import StagePolicy, StageReport
 from state.ledger.stage import open_stage
 from state.tables import DUPLICATE_MARK, SCOPE
-
-
-def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
-    """Another feed of the service, at work on the same state DB."""
-    other = World(world.place, world.clock, FeedName(feed), namespace)
-    world.neighbours.append(other)
-    return other
 
 
 JAZZ = row("a", twin="jazz")
@@ -121,14 +113,6 @@ def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing_until_a_person_le
     assert renamed.publish().delivered == 5
     assert closed_by_scope(renamed, [*ROWS, row("f")]).alongside is None
     assert world.stage([*ROWS, row("f")]).account.held == 0
-
-
-def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
-    delivered(world, *ROWS)
-    moved = beside(world, world.feed, "elsewhere")
-    found = closed_by_scope(moved, [row(key, "New title", twin=f"new {key}") for key in "abcd"]).alongside
-    assert found is not None
-    assert (found.feed, found.namespace, found.known, found.held) == ("", "tests", 4, 0)
 
 
 def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -> None:

@@ -54,7 +54,8 @@ def read(desk: Desk, step: str) -> Staged:
 
     `ends=2`: the source is at its limit after two rows.
     """
-    options, feed, ends_after = RunOptions(), desk, None
+    options, feed = RunOptions(), desk
+    ends_after: int | None = None
     for word in step.split():
         key, colon, title = word.partition(":")
         if colon:

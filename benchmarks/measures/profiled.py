@@ -33,9 +33,7 @@ NEXT = {
         "made from one that broke after the request had left, on which the promise of no second event rests. Commits cost "
         "less a row the more answers come at once."
     ),
-    "unchanged": (
-        "a faster start: the rows are neither read nor mapped, and the bytes not even digested once the file has rested a minute."
-    ),
+    "unchanged": ("a faster start: the rows are neither read nor mapped; the file is digested once."),
     "exported anew": (
         "fewer rows that are parsed and mapped only to find that nothing is new in them: the fewer, the nearer it comes to "
         "`csv.reader`."
@@ -71,30 +69,20 @@ def _profiles(room: Room, service: Server, count: int) -> dict[str, Counter[str]
     worker.prepare(IN_FLIGHT)
     rows.write_rows(worker.source, count)
     found = {
-        "stage": _profile(worker, "main", "--stage-only"),
-        "publish": _profile(worker, "drain", "--publish-only"),
-        "unchanged": _profile(worker, "main"),
+        "stage": _profile(worker, "--stage-only"),
+        "publish": _profile(worker, "--publish-only"),
+        "unchanged": _profile(worker),
     }
     if not room.sizes.is_quick:
         rows.write_rows(worker.source, count, edition=1, edited=EDITED)
-        found["exported anew"] = _profile(worker, "main")
+        found["exported anew"] = _profile(worker)
     shutil.rmtree(folder)
     return found
 
 
-def _profile(worker: Worker, thread: str, *words: str) -> Counter[str]:
+def _profile(worker: Worker, *words: str) -> Counter[str]:
     target = worker.folder / "profile"
-    command = [
-        sys.executable,
-        str(HERE / "under_profile.py"),
-        str(target),
-        thread,
-        "run",
-        "bench",
-        "--no-dagster",
-        "--json",
-        *words,
-    ]
+    command = [sys.executable, str(HERE / "under_profile.py"), str(target), "run", "bench", "--no-dagster", "--json", *words]
     run(command, worker.env(), worker.folder)
     return own_s(target)
 

@@ -13,13 +13,14 @@ from unit.state.books import beside, decisions, problems, resolve
 from unit.state.story import goes_out, instruction, picture, play, stories
 from unit.state.world import World, answer, row
 
-from mappings.delivery import Conflict, Receipt, Unconfirmed
+from mappings.delivery import Conflict, Receipt, Uncertain, Unconfirmed
 from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option, Other, decide, may_be_removed
 from state.ledger.decisions import EventTakenError, Found
+from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows, RowRecord
 from state.tables import ENTRY
 
@@ -227,7 +228,7 @@ def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memor
         world.clock.turn(hours=hours)
         world.crash()
         assert goes_out(world) == request
-    assert picture(world) == "a uncertain A resend"
+    assert picture(world) == "a uncertain A resent"
 
 
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
@@ -284,8 +285,11 @@ def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(wor
 def test_uncertain_rows_stand_beside_those_whose_keys_may_be_forgotten(world: World) -> None:
     play(world, "a | uncertain")
     assert world.outbox().standing().forgotten.count == 0
-    play(world, "25 hours | a b | uncertain")
-    standing = world.outbox().standing()
+    play(world, "25 hours | a b")
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 8)
+    outbox.settle_and_claim([Settled(intent, Uncertain(answer(503)))], 0)
+    standing = outbox.standing()
     assert (standing.uncertain, standing.forgotten) == (OpenRows(1, (RowKey("b"),)), OpenRows(1, (RowKey("a"),)))
 
 
@@ -320,6 +324,7 @@ ENDINGS = {
     "removed": " | nothing | --removed a",
     "removed and back in its source": " | nothing | --removed a | a:A",
 }
+
 
 def _said() -> Iterator[tuple[str, str, str]]:
     """Yield the page's tables: the entry, the decision, what comes of it."""

@@ -70,7 +70,7 @@ the key stays where nothing shows that the failure is a kept one: it may be of t
     a | failed | failed | --resend a | failed otherwise => a uncertain resent => a unanswered
     a | failed unnamed | failed unnamed | --resend a | failed unnamed => a uncertain resent => a unanswered
     a | created unnamed | created unnamed | --resend a | created unnamed => a uncertain resent => a unanswered
-    a | failed | failed | --resend a | failed unasked => a uncertain resend => a unanswered
+    a | failed | failed | --resend a | failed unasked => a uncertain resent => a unanswered
 a key may be forgotten a day after the first attempt
     a b | cut | 20 hours => a pending, b pending => a unanswered, b
     a b | cut | 20 hours | cut | 5 hours => a uncertain, b pending => b

@@ -41,7 +41,7 @@ a problem that a read of what changed has not met is on the list and stays
 a warning that is listed stays however old its run is
     a! b! | 100 days | a! b:new | 100 days => problems 1, standing_problems 1, telling_runs 2 => a
 the list of the last read stays behind a stage that was cut short
-    a !b | begun | 365 days => standing_problems 1, telling_runs 1 => b
+    a !b | begun | 365 days => standing_problems 1, telling_runs 2 => b
 nothing young goes
     a !b | sent | a b | 89 days => =>
 """,

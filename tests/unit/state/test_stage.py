@@ -357,9 +357,9 @@ def test_events_have_vanished_where_a_read_looked_for_them(
 @pytest.mark.parametrize("parts", [("a", "2026-03-15"), ("a|b", "c\\", "2026-03-15"), ("", "x|y", "2026-03-15")])
 def test_a_bar_inside_a_part_of_the_key_does_not_end_its_stem(parts: tuple[str, ...]) -> None:
     key = row_key(parts)
-    for count in range(1, len(parts)):
+    for number in range(1, len(parts)):
         unspoken = UnreadEvents(None)
-        unspoken.note(Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count])))))
+        unspoken.note(Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:number])))))
         assert unspoken.covers(key)
         assert not unspoken.covers(row_key(("other", *parts[1:])))
 

@@ -344,7 +344,8 @@ def salesforce(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
     fields = {"Price__c": "currency", "When__c": "datetime", "Clock__c": "time"}
     spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
     asked = ColumnRequest.of(spec, set())
-    with reader_of(org_of(records, fields)) as reader, proxy_before(reader.server.base_url) as proxy:
+    reader = reader_of(org_of(records, fields))
+    with proxy_before(reader.server.base_url) as proxy:
         access = reader.access(instance_url=proxy.url)
 
         def read() -> None:

@@ -105,7 +105,6 @@ def record_id(number: int) -> str:
 
 
 def events(count: int, **more: Any) -> list[dict[str, Any]]:
-    """So many events, each changed a minute after the one before."""
     return [event(number, **more) for number in range(1, count + 1)]
 
 

@@ -21,7 +21,8 @@ import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
-from on_dagster.desk import Desk, ended, eventsync_ui, line, shell_environ, start, until
+from integration.desk import shell_environ
+from on_dagster.desk import Desk, ended, eventsync_ui, line, start, until
 from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver

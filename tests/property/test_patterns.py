@@ -16,8 +16,6 @@ _ONE = (*"abkKsi10_-,éãßςжſK東 ", r"\.", r"\n", r"\t", r"\x41", r"\u00e9"
 _PLACES = ("^", "$", r"\A", r"\z", r"\b", r"\B")
 _TIMES = ("*", "+", "?", "{2}", "{1,3}", "{,2}", "{2,}", "*?", "+?", "??", "{0,2}?")
 _LAZY = ("*?", "+?", "??", "}?")
-
-
 _atoms = st.sampled_from((*_SETS, *_ONE))
 _patterns = st.recursive(
     st.one_of(_atoms, st.builds("{}{}".format, _atoms, st.sampled_from(_TIMES)), st.sampled_from(_PLACES)),

@@ -18,12 +18,17 @@ from mappings.spec.rules import Recur, WindowRule
 
 @dataclass(frozen=True, slots=True)
 class ExampleFailure:
-    """An example that did not come true. `number` counts the file's examples from 1; `field` is "" for the row as a whole."""
+    """An example that did not come true. `number` counts the file's examples from 1; `field` is "" for the row as a whole.
+
+    `line` and `column`: where the mapping file says what was expected, from 1; 0 where that was not looked up.
+    """
 
     number: int
     field: str
     expected: str
     found: str
+    line: int = 0
+    column: int = 0
 
     def __str__(self) -> str:
         where = f"example {self.number}" + (f", {self.field}" if self.field else "")

@@ -5,6 +5,7 @@ A refusal is raised and caught inside the mapper only: a bad row leaves it as a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,13 +20,32 @@ class RowLocation:
     """A place that a person can open: `Programme!A17`, `events.csv:42`, a record id.
 
     `number` is the row's true number in its source (line of the file, row of the sheet), from 1; 0 if it has none.
+    A record of a delimited file that a spreadsheet shows in another row than its line: `events.csv:57 (row 41)`.
     """
 
     place: str
     number: int = 0
 
     def __str__(self) -> str:
-        return self.place
+        return shown_place(self.place)
+
+    def is_named(self, word: str) -> bool:
+        """Whether a person may mean this row: by its place in either form, or by the first part of one, `events.csv:57`."""
+        places = (self.place, shown_place(self.place))
+        return word in places or word in [place.partition(" (")[0] for place in places]
+
+    def has_number(self, number: str) -> bool:
+        """Whether the row is shown under this number: in a spreadsheet or, where that is not known, in its source."""
+        row = _ROW.fullmatch(self.place)
+        return number == (row["row"] if row else str(self.number))
+
+
+_ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)\)", re.DOTALL)
+
+
+def shown_place(place: str) -> str:
+    """Return a place as people see the row: `events.csv row 41 (line 57)`; other places as they are."""
+    return _ROW.sub(r"\g<file> row \g<row> (line \g<line>)", place)
 
 
 @dataclass(slots=True, unsafe_hash=True)

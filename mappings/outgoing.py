@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -9,8 +10,10 @@ from itertools import chain
 from typing import Any, Literal
 
 from mappings.event import REQUIRED_FIELDS
+from mappings.lookup_table import normaliser
 from mappings.spec import values as spec
 from mappings.spec.feed import FeedMapping
+from mappings.spec.rules import Skip
 from mappings.spec.values import Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.steps.step import Kind, Step
@@ -70,6 +73,20 @@ def _either(one: Outgoing, other: Outgoing) -> Outgoing:
     )
 
 
+_LEAVE_OUT = frozenset({"equals", "among", "contains"})
+
+
+def _without(found: Outgoing, test: spec.Test) -> Outgoing:
+    """Return what is left of a value where a rule leaves out the rows of which a test holds; `contains` is about a list."""
+    kept = found.item if test.contains else found
+    if kept is None or kept.values is None:
+        return found
+    same = normaliser(test.ignore)
+    texts = set(map(same, test.contains or test.among or (test.equals or "",)))
+    kept = replace(kept, values=frozenset(value for value in kept.values if same(str(value)) not in texts))
+    return replace(found, item=kept) if test.contains else kept
+
+
 _UNKNOWN = Outgoing()
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _NEEDED = frozenset(REQUIRED_FIELDS)
@@ -103,6 +120,12 @@ class _Reading:
 
     def __init__(self, mapping: FeedMapping) -> None:
         self._mapping = mapping
+        self._left_out: defaultdict[str, list[spec.Test]] = defaultdict(list)
+        for rule in mapping.rows:
+            if isinstance(rule, Skip):
+                for one in rule.skip.any if isinstance(rule.skip, spec.Any) else (rule.skip,):
+                    if isinstance(one, spec.Test) and one.value and one.tests[0] in _LEAVE_OUT and len(one.tests) == 1:
+                        self._left_out[one.value[1:]].append(one)
 
     def object(self, tree: Mapping[str, Any], path: str) -> Outgoing:
         """Read an object whose dotted names are unfolded."""
@@ -170,7 +193,7 @@ class _Reading:
         if not text.startswith("$") or text.startswith("$$"):
             return None
         named = self._mapping.let.get(text[1:])
-        return _UNKNOWN if named is None else self.value(named, path)
+        return _UNKNOWN if named is None else reduce(_without, self._left_out[text[1:]], self.value(named, path))
 
     def _steps(self, found: Outgoing, steps: Iterable[Step]) -> Outgoing:
         """Read what steps make of what they are given; a text step works on each item of a list."""

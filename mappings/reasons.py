@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -58,8 +59,9 @@ class Reason:
     """One problem of one row, for the person who can mend it.
 
     `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
-    source's own column name, "" where there is none; `found` the raw value; `step` the step that refused it, "" if
-    none did; `hint` what would be accepted, with the nearest known value where one is near.
+    source's own column name, "" where there is none; `found` the cell as it stands in the source; `step` the step that refused
+    it, "" if none did; `hint` what would be accepted, with the nearest known value where one is near. `value`: what of the cell
+    was refused, if that is a part of it or what steps made of it, else "".
     """
 
     code: ReasonCode
@@ -68,6 +70,16 @@ class Reason:
     found: str
     hint: str
     step: str = ""
+    value: str = ""
+
+    def in_cells(self, cells: Mapping[str, str]) -> Reason:
+        """Return the same with the cell as it stands in a row of these cells."""
+        cell = cells.get(self.column, "")
+        found = _showable(cell)
+        if found == self.found or not found.strip():
+            return self
+        is_same = unicodedata.normalize("NFC", found).strip() == self.found.strip()
+        return replace(self, found=found, value="" if is_same else self.found)
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an error of ours

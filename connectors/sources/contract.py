@@ -227,11 +227,15 @@ class NoFolderError(SourceRefusedError):
 
 
 class BadSourceError(PermanentError):
-    """What we were given cannot be read as what the mapping file says it is. `place`: file, or file:line."""
+    """What we were given cannot be read as what the mapping file says it is. `place`: file, or file:line.
 
-    def __init__(self, place: str, message: str, *, hint: str = "") -> None:
+    `delimiter`: what parts the cells, where it is not what the mapping file says; "" where that is not the fault.
+    """
+
+    def __init__(self, place: str, message: str, *, hint: str = "", delimiter: str = "") -> None:
         super().__init__(f"{place}: {message}", hint=hint)
         self.place = place
+        self.delimiter = delimiter
 
 
 class CutOffError(BadSourceError):
@@ -247,14 +251,23 @@ class MissingColumnsError(PermanentError):
 
     `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
     columns in `taken` are needed for themselves, so that they are no other's new name; nor is a single column that several are
-    missing beside: it holds all of them, unsplit.
+    missing beside: it holds all of them, unsplit. `delimiter`: what parts the header into more of the columns, "" if nothing.
     """
 
     def __init__(
-        self, place: str, missing: Iterable[str], present: Sequence[str], *, taken: Collection[str] = (), advice: str = ""
+        self,
+        place: str,
+        missing: Iterable[str],
+        present: Sequence[str],
+        *,
+        taken: Collection[str] = (),
+        advice: str = "",
+        delimiter: str = "",
     ) -> None:
         self.missing = tuple(sorted(missing))
-        is_unsplit = len(present) == 1 and len(self.missing) > 1
+        self.delimiter = delimiter
+        advice = f"set `source.delimiter` to {delimiter!r}, which parts the cells of this file" if delimiter else advice
+        is_unsplit = bool(delimiter) or (len(present) == 1 and len(self.missing) > 1)
         self.nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
         listed = (f'"{name}"' + (f' (closest: "{self.nearest[name]}")' if name in self.nearest else "") for name in self.missing)
         shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])

@@ -68,13 +68,13 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
             if row.is_gone or not any(key):
                 continue
             if key in places:
-                message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
+                message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location}'
                 hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
                 raise BadSourceError(join.source.place, message, hint=hint)
             if row.problems:
                 first = row.problems[0]
                 raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
-            places[key] = row.location.place
+            places[key] = str(row.location)
             found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
             size += sum(map(len, row.cells.values()))
             if len(found) > _MOST_ROWS or size > _MOST_TEXT:

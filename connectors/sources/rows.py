@@ -32,6 +32,7 @@ LONGEST_NAME = 1_000
 """Characters of a column's name, made of the names that lead to it."""
 LONGEST_MARKUP = 1024 * 1024
 """Bytes of one tag, comment or document type of XML."""
+DELIMITERS = ",;\t|"
 BESIDE = " | "
 """What people are shown between the cells of a source that has no delimiter."""
 _MOST_SHOWN = 200
@@ -248,8 +249,8 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, advice: str = "") -> MatchedColumns:
-    """Match a source's columns with those asked for.
+def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, delimiter: str = "") -> MatchedColumns:
+    """Match a source's columns with those asked for; `delimiter` parts the cells of a delimited file.
 
     Raises:
         MissingColumnsError: columns are missing that may not be.
@@ -257,8 +258,18 @@ def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, advi
     found = matched(present, asked)
     if found.missing:
         taken = [name for name, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
-        raise MissingColumnsError(name, found.missing, present, taken=taken, advice=advice)
+        better = _better_delimiter(present, asked, delimiter, len(found.missing)) if delimiter else ""
+        raise MissingColumnsError(name, found.missing, present, taken=taken, delimiter=better)
     return found
+
+
+def _better_delimiter(present: Sequence[str], asked: ColumnRequest, delimiter: str, missing: int) -> str:
+    """Return the delimiter that parts the header into the most columns asked for, "" if none beats the present one."""
+    header = delimiter.join(present)
+    others = [mark for mark in DELIMITERS if mark != delimiter and mark in header]
+    lacking = {mark: len(matched(column_names(header.split(mark)), asked).missing) for mark in others}
+    best = min(others, key=lacking.__getitem__, default="")
+    return best if best and (len(present) == 1 or lacking[best] < missing) else ""
 
 
 def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:

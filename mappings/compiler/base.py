@@ -563,5 +563,5 @@ def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     first: dict[tuple[str, ...], Reason] = {}
     for reason in reasons:
         where = (reason.column, reason.step) if reason.column else ("", "", reason.field)
-        first.setdefault((reason.code, reason.found, *where), reason)
+        first.setdefault((reason.code, reason.value or reason.found, *where), reason)
     return tuple(first.values())

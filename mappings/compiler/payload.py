@@ -372,8 +372,8 @@ class Validator:
                     state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            reasons = once((*row.problems, *self._own_reasons(row.problems, state.reasons)))
-            return Rejection(row.location, state.key, reasons, row.cells)
+            own = (reason.in_cells(row.cells) for reason in once(self._own_reasons(row.problems, state.reasons)))
+            return Rejection(row.location, state.key, once((*row.problems, *own)), row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
         # In the order of its fields: to name them takes three times as long.
@@ -387,7 +387,7 @@ class Validator:
             payload["channelId"],
             row.cells,
             cover,
-            row.warnings + tuple(state.warnings),
+            row.warnings + tuple(warning.in_cells(row.cells) for warning in state.warnings),
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:

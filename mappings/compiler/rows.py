@@ -152,7 +152,7 @@ class JoinedRows:
 
 
 def _located(reason: Reason, row: SourceRow) -> Reason:
-    where = f"the row at {row.location.place}"
+    where = f"the row at {row.location}"
     return replace(reason, hint=f"{reason.hint} ({where})" if reason.hint else where)
 
 

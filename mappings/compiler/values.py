@@ -173,7 +173,7 @@ def _as_text(value: Any) -> str:
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
 """A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
-_LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
+_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:record|row) \d+\))?")
 _TEXT, _NUMBER = Flow(Kind.TEXT), Flow(Kind.NUMBER)
 
 

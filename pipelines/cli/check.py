@@ -52,7 +52,8 @@ def check(
         eventsync check lisbon-agenda --notify
 
     --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
-    with what the mapping sends; it also lists who is notified of each feed.
+    with what the mapping sends; it also lists who is notified of each feed. A table says what is ready for a run, what is
+    not, and what could not be checked.
 
     Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
@@ -64,7 +65,7 @@ def check(
     loaded = _loaded(settings, feeds or (), shared)
     findings = [find(one) for one in loaded]
     if is_live:
-        from pipelines.cli.check_live import ask_for  # offline, nothing of the network is loaded
+        from pipelines.cli.check_live import ask_for, readiness  # offline, nothing of the network is loaded
 
         sound = [one for one in loaded if not isinstance(one, MappingFileError)]
         answers = ask_for(settings, sound, is_probing=probe, is_testing=notify)
@@ -80,6 +81,8 @@ def check(
     output.note(*(f"{one.path} is no feed but a file to be included, by {', '.join(one.included_by)}" for one in shared))
     for found in findings:
         _show(output, found)
+    if answered := {found["feed"]: found["live"] for found in findings if found.get("live")}:
+        output.table("what a run needs", *readiness(answered))
     if lacking := missing_settings(settings.dagster_home):
         output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
     problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"
@@ -134,5 +137,5 @@ def _show(output: Output, one: CheckedFile) -> None:
             output.note(f"{kind}: {problem}", indent=2)
             if problem.snippet:
                 output.note(problem.snippet.replace("\t", " "), " " * (problem.column - 1) + "^", indent=6)
-    output.note(*(f"error: {one['path']}: {failure}" for failure in examples.failed), indent=2)
-    output.note(*(f"{answer.severity}: {answer.asked}: {answer.told}" for answer in live), indent=2)
+    places = (f"{one['path']}:{failure.line}:{failure.column}: {failure}" for failure in examples.failed)
+    output.note(*(f"error: {place}" for place in places), indent=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from connectors.event_api.answers import AnswerKind, in_short
@@ -21,7 +23,7 @@ from mappings.outgoing import Drift, Outgoing, outgoing_of
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
-from pipelines.cli.findings import LiveFinding
+from pipelines.cli.findings import LiveFinding, Readiness
 from pipelines.cli.service_lists import ServiceAnswers, ask_service
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
@@ -33,6 +35,7 @@ from state.opening import existing_database
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 _ORDER = "`events:create` unless the service looks at fields before scopes"
+_UNCHECKED: Readiness = "could not be checked"
 _SHOWN = 5
 _LISTED = 60
 TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
@@ -42,14 +45,15 @@ def _well(about: str, text: str) -> LiveFinding:
     return LiveFinding(about, ok=True, told=text)
 
 
-def _unwise(about: str, text: str, difference: Drift | None = None) -> LiveFinding:
+def _unwise(about: str, text: str, difference: Drift | None = None, state: Readiness = "ready") -> LiveFinding:
     """Return the finding that nothing fails yet, but a person should look."""
-    return LiveFinding(about, ok=True, told=text, severity="warning", difference=difference)
+    return LiveFinding(about, ok=True, told=text, severity="warning", difference=difference, state=state)
 
 
 def _wrong(about: str, text: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
     """Return the finding that rows or runs would fail."""
-    return LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference)
+    told = LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference)
+    return replace(told, state="could not be checked" if exit_code == ExitCode.LATER else "not ready")
 
 
 def _failed(about: str, error: SyncError) -> LiveFinding:
@@ -58,6 +62,47 @@ def _failed(about: str, error: SyncError) -> LiveFinding:
     # What would stop a run as a brake is, for a check, a file that does not fit its source.
     code = ExitCode.CONFIG if code is ExitCode.BRAKE else code
     return _wrong(about, "; ".join(filter(None, (*str(error).splitlines(), error.hint))), code)
+
+
+_LATER = "ask again once the service answers"
+_SUBJECTS = ("service", "key", "scopes", "channels", "classifications", "contract", "source", "write_back", "ledger", "notify")
+
+
+def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
+    """Return the columns and the lines of what is ready by feed; what is the same for all feeds stands once, without a feed."""
+    feeds: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for feed, found in answers.items():
+        for line in dict.fromkeys(_lines(found)):
+            feeds[line].append(feed)
+    lines = [(what, ", ".join(of) if len(of) < len(answers) else "", state, told) for (what, state, told), of in feeds.items()]
+    lines.sort(key=lambda line: _SUBJECTS.index(line[0]))
+    if len(answers) > 1:
+        return ("what", "feed", "is", "what to know"), lines
+    return ("what", "is", "what to know"), [(line[0], *line[2:]) for line in lines]
+
+
+def _lines(found: Sequence[LiveFinding]) -> Iterator[tuple[str, str, str]]:
+    """Yield what was asked, whether it is ready, and the sentence; also for what was not asked, as the service did not answer."""
+    for one in found:
+        if one.asked == "service":
+            # A refused key is the answer of a service that is there.
+            key = one.state if one.ok else "not ready" if one.exit_code == ExitCode.REFUSED else _UNCHECKED
+            yield (
+                one.asked,
+                "ready" if key != _UNCHECKED else "not ready",
+                one.told if one.ok or key == _UNCHECKED else "it answers",
+            )
+            yield "key", key, "the service takes it" if one.ok else one.told if key != _UNCHECKED else _LATER
+        else:
+            yield one.asked, one.state if one.asked != "source" or one.ok else "not ready", one.told
+    asked = {one.asked for one in found}
+    yield from ((what, _UNCHECKED, _LATER) for what in ("scopes", "channels", "classifications", "contract") if what not in asked)
+    if "notify" not in asked:
+        yield (
+            "notify",
+            "not ready",
+            "no message is sent: neither `owner` nor `notify` of the feed leads to an address of EVENTSYNC_NOTIFY",
+        )
 
 
 def ask_for(
@@ -122,7 +167,7 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
     probe, tail = lists.probe, lists.key_tail
     if probe is None:
-        return _well("scopes", listing + _UNPROVEN)
+        return replace(_well("scopes", listing + _UNPROVEN), state=_UNCHECKED)
     answer = in_short(probe.answer)
     match probe.kind:
         case AnswerKind.REFUSED:
@@ -137,7 +182,7 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
             created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
             return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
         case _:
-            return _unwise("scopes", f"{listing}whether it may create events could not be told: {answer}")
+            return _unwise("scopes", f"{listing}whether it may create events could not be told: {answer}", state=_UNCHECKED)
 
 
 def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
@@ -190,7 +235,7 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
 def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
     if isinstance(page, NoPage):
-        yield _unwise("contract", f"could not be compared: {page.why}; runs go on without it")
+        yield _unwise("contract", f"could not be compared: {page.why}; runs go on without it", state=_UNCHECKED)
         return
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
@@ -217,11 +262,11 @@ def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, 
     listed = "it has " + ", ".join(f'"{one}"' for one in known) if known else ""
     for name in settings.channels.unknown(mapping.notify):
         advice = did_you_mean(name, known) or listed or "it names none"
-        yield _unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"; {advice}')
+        yield _unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"; {advice}', state="not ready")
     recipients = settings.channels.recipients(mapping.owner, mapping.notify)
     for one in recipients:
         if fault := faults.get(one):
-            yield _unwise("notify", f"{one.name} cannot be told: {fault}")
+            yield _unwise("notify", f"{one.name} cannot be told: {fault}", state="not ready")
     reached = [one.name for one in recipients if not faults.get(one)]
     if reached:
         yield _well("notify", f"{'a test went to' if is_testing else 'what needs somebody is told to'} {', '.join(reached)}")
@@ -257,6 +302,8 @@ def _write_back(names: Sequence[str], sheet: str, present: Sequence[str]) -> Liv
     missing = matched(present, ColumnRequest(frozenset(names))).missing
     if missing:
         error = MissingColumnsError(sheet, missing, present, advice="add them to the sheet")
-        return _unwise("write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time")
+        return _unwise(
+            "write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time", state="not ready"
+        )
     named = ", ".join(f'"{name}"' for name in names)
     return _well("write_back", f"the sheet has {named}; that we may write there shows in a run")

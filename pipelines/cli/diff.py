@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, waiting_words
 
 if IS_WORKING:
+    from mappings.outcome import shown_place
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from state.enums import DriftKind, EntryState, Waiting
@@ -141,7 +142,7 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
     document = DifferingWhole(**_document(record), fields=fields)
     output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
-    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
+    output.note(f"{record.row_key} ({shown_place(record.origin)}; {event}): {document['kind']}; {_as_of_words(as_of)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
     output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
     return 0

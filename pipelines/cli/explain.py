@@ -108,9 +108,9 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
         for row in reading.rows:
             bar.advance()
             seen = mapper.key_and_digest(row)
-            if row.location.place == word or (seen is not None and seen[0] == wanted):
+            if row.location.is_named(word) or (seen is not None and seen[0] == wanted):
                 return row
-            if str(row.location.number) == word.lstrip("#:"):
+            if row.location.has_number(word.lstrip("#:")):
                 numbered = row
             if seen is not None and len(keys) < _KEPT_KEYS:
                 keys[seen[0]] = None

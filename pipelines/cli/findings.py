@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal, NotRequired
@@ -12,18 +17,22 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import MissingColumnsError, SourceRefusedError
-from mappings.compiler.mapper import RowMapper, compile_with_problems
+from connectors.sources.contract import REAL_CLOCK, BadSourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.files.opened_file import opened
+from connectors.sources.files.source import choice_of
+from mappings.compiler.mapper import compile_with_problems
+from mappings.draft.source import HEAD_BYTES, guess_encoding
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.mistakes import find_missing_columns
 from mappings.lint.warnings import LookupUse, has_lists
-from mappings.outcome import MappedRow, Rejection
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
 from mappings.outgoing import Drift
-from mappings.positions import MappingProblem
-from mappings.reasons import REASON_TEXTS
+from mappings.positions import MappingProblem, locate
+from mappings.reasons import REASON_TEXTS, ReasonCode
 from mappings.spec.feed import FeedMapping
+from mappings.spec.source import DelimitedSource
 from mappings.yaml.includes import included_by, including, is_shared
 from mappings.yaml.loader import SUFFIXES, at_places, document_of
 from pipelines.cli.feed_files import file_text, shown_path
@@ -48,9 +57,9 @@ def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         outcomes = mapper.over(islice(reading.rows, _MOST_ROWS + 1))
-        count = sum(not outcome.part.is_further for outcome in outcomes)
-    if count <= _MOST_ROWS:
-        yield from noting.find_unasked(document, _file_name(mapping), count, _shared(mapping))
+        parts = Counter(isinstance(outcome, Skipped) for outcome in outcomes if not outcome.part.is_further)
+    if parts.total() <= _MOST_ROWS:  # a row that a rule leaves out may never have reached a lookup
+        yield from noting.find_unasked(document, _file_name(mapping), parts[False], _shared(mapping))
 
 
 def _file_name(mapping: FeedMapping) -> str:
@@ -69,24 +78,80 @@ def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tupl
     """Read the first rows of a source that is at hand; return what does not fit it, and what looks odd."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return (), ()
-    mapper, _ = compile_with_problems(mapping, Directory(), now())
+    problems: list[MappingProblem] = []
+    odd: Iterable[MappingProblem] = ()
     try:
+        outcomes = _sample_of(mapping)
+        problems = _garbled_rows(mapping, outcomes)
         # Where all rows are rejected, lookups are not examined.
-        odd = list(_none_of(mapping, mapper)) or _find_unasked(mapping)
-        return (), at_places(mapping.path, odd)
+        odd = () if problems else list(_none_of(mapping, outcomes)) or list(_find_unasked(mapping))
     except MissingColumnsError as error:
         missing = find_missing_columns(document_of(mapping.path), error.missing, error.nearest, _file_name(mapping))
-        return at_places(mapping.path, missing), ()
+        problems = _wrong_delimiter(mapping, error.delimiter) or _garbled_header(mapping, error.missing) or list(missing)
     except SourceRefusedError:
-        return (), ()
+        pass
     except SyncError as error:
-        return (), at_places(mapping.path, [MappingProblem(("source", "path"), str(error), error.hint)])
+        problems = _wrong_delimiter(mapping, error.delimiter) if isinstance(error, BadSourceError) else []
+        odd = () if problems else [MappingProblem(("source", "path"), str(error), error.hint)]
+    return at_places(mapping.path, problems), at_places(mapping.path, odd)
 
 
-def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
-    """Yield a problem if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
+def _sample_of(mapping: FeedMapping) -> Sequence[RowOutcome]:
+    mapper, _ = compile_with_problems(mapping, Directory(), now())
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        outcomes = [mapper(row) for row in islice(reading.rows, _SAMPLE)]
+        return [mapper(row) for row in islice(reading.rows, _SAMPLE)]
+
+
+def _wrong_delimiter(mapping: FeedMapping, delimiter: str) -> list[MappingProblem]:
+    """Return the one problem that all missing columns come of; none where no other delimiter is known to fit."""
+    message = f"{_file_name(mapping)} parts its cells by {delimiter!r}"
+    return [MappingProblem(("source", "delimiter"), message, f"write `delimiter: {json.dumps(delimiter)}`")] if delimiter else []
+
+
+def _garbled_rows(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> list[MappingProblem]:
+    """Return the problem that most rows are no text in the encodings agreed, where another one is likely."""
+    codes = [{reason.code for reason in one.reasons} for one in outcomes if isinstance(one, Rejection)]
+    bad = sum(ReasonCode.UNDECODABLE in one for one in codes)
+    return _wrong_encoding(mapping, f"{bad} of its first {len(outcomes)} rows are rejected") if bad * 2 > len(outcomes) else []
+
+
+def _garbled_header(mapping: FeedMapping, missing: Sequence[str]) -> list[MappingProblem]:
+    """Return the problem that the missing columns are there, and are read in a wrong encoding."""
+    lettered = frozenset(name for name in missing if not name.isascii())
+    problems = _wrong_encoding(mapping, f"it seems to lack {', '.join(sorted(lettered))}") if lettered else []
+    if problems:
+        fitting = mapping.source.model_copy(update={"encoding": (_likely_encoding(mapping)[0],)})
+        with suppress(MissingColumnsError), open_source(fitting, mapping.path.parent, lettered).read():
+            return problems
+    return []
+
+
+def _wrong_encoding(mapping: FeedMapping, so: str) -> list[MappingProblem]:
+    """Return the problem that a file is in none of the encodings agreed, and what comes of it; none where it seems to be."""
+    encoding, why = _likely_encoding(mapping)
+    agreed = mapping.source.encoding if isinstance(mapping.source, DelimitedSource) else ()
+    if not encoding or codecs.lookup(encoding) in map(codecs.lookup, agreed):
+        return []
+    message = f"{_file_name(mapping)} is not in {' or '.join(agreed)}, so that {so}"
+    return [MappingProblem(("source", "encoding"), message, f"write `encoding: {encoding}`: {why}")]
+
+
+def _likely_encoding(mapping: FeedMapping) -> tuple[str, str]:
+    """Return the encoding that the bytes of a delimited file speak for, and why; "" where every one of them will do."""
+    source = mapping.source
+    if not isinstance(source, DelimitedSource):
+        return "", ""
+    with (
+        choice_of(source, mapping.path.parent, REAL_CLOCK).connected() as choice,
+        opened(partial(choice.files.open, choice.found()[-1].path), source.member) as file,
+    ):
+        content = file.stream.read(HEAD_BYTES + 1)
+    head = content[:HEAD_BYTES]
+    return ("", "") if head.isascii() else guess_encoding(head, is_whole=head == content)[:2]
+
+
+def _none_of(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> Iterator[MappingProblem]:
+    """Yield a problem if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
     rejected = [one for one in outcomes if isinstance(one, Rejection)]
     if rejected and not any(isinstance(one, MappedRow) for one in outcomes):
         reasons = Counter[str]()
@@ -105,11 +170,15 @@ class ExampleFindings:
     failed: tuple[ExampleFailure, ...] = ()
 
 
+Readiness = Literal["ready", "not ready", "could not be checked"]
+
+
 @dataclass(frozen=True, slots=True)
 class LiveFinding:
     """One question that was asked for a feed: of whom, whether all is well, and the answer for people.
 
     `severity`: ok, warning (nothing fails yet) or error. `difference`: where the service's page says otherwise than we do.
+    `state`: what the question was about is ready, not ready, or could not be checked.
     """
 
     asked: str
@@ -118,6 +187,7 @@ class LiveFinding:
     exit_code: int = 0
     severity: Literal["ok", "warning", "error"] = "ok"
     difference: Drift | None = None
+    state: Readiness = "ready"
 
 
 class CheckedFile(TypedDict):
@@ -137,9 +207,26 @@ def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
         feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
     else:
         feed, (problems, odd) = loaded.feed, _look_at_source(loaded)
-        warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), run_examples(loaded))
+        warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), _failing_examples(loaded))
     path, problems, warnings = shown_path(loaded.path), _placed(problems), _placed(warnings)
     return CheckedFile(feed=feed, path=path, problems=problems, warnings=warnings, examples=examples)
+
+
+_PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def _failing_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
+    """Return the parts of examples that did not come true, each where the file says what was expected."""
+    failed = run_examples(mapping)
+    document = document_of(mapping.path) if failed else {}
+    placed = []
+    for one in failed:
+        parts = [int(index) if index else name for name, index in _PART.findall(one.field)]
+        # A name may be written with its dots; what the example does not have is passed over.
+        dotted = (one.field, one.field.rpartition(".")[0])
+        where, _ = locate(document, ("examples", one.number - 1, "event", "events", "rejected", "skipped", *dotted, *parts))
+        placed.append(replace(one, line=where.line, column=where.column))
+    return tuple(placed)
 
 
 def is_sound(one: CheckedFile) -> bool:

@@ -321,6 +321,7 @@ def _reason_text(reason: Reason) -> str:
     """Return one problem as text: where, what was found, what is wrong with it, what would be accepted."""
     where = reason.field or "the row"
     found = f"found {reason.found!r}" if reason.found else "empty"
-    cell = f" (column {reason.column}, {found})" if reason.column else ""
+    read_as = f", read as {reason.value!r}" if reason.value else ""
+    cell = f" (column {reason.column}, {found}{read_as})" if reason.column else ""
     wrong = REASON_TEXTS[reason.code]
     return f"{where}{cell}: {wrong.removesuffix('.')}: {reason.hint}" if reason.hint else f"{where}{cell}: {wrong}"

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
+    from mappings.outcome import shown_place
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.state_reader import open_feed_session
     from pipelines.clock import now
@@ -151,4 +152,4 @@ def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> So
 
 def _row(row: SoughtRow) -> tuple[str, ...]:
     events = ", ".join(map(str, row["event_ids"][:_NAMED])) + (", …" if len(row["event_ids"]) > _NAMED else "")
-    return spelt(row["state"]), row["row_key"], row["place"], events, row["why"], row["help"]
+    return spelt(row["state"]), row["row_key"], shown_place(row["place"]), events, row["why"], row["help"]

@@ -26,6 +26,7 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
+    from mappings.outcome import shown_place
     from mappings.reasons import REASON_TEXTS
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
@@ -323,7 +324,7 @@ class _Rows:
         if record.candidate is not None:
             points = (Point(f"It looks like the event with the identifier {text_of(str(record.candidate))}."),)
         return Line(
-            at=text_of(record.origin),
+            at=text_of(shown_place(record.origin)),
             name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",
             is_new=self._is_new(met),
             event_id=event_id,
@@ -342,7 +343,7 @@ class _Rows:
         text = "" if changes else _text(record, section)
         where = _plain(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
         return Line(
-            at=text_of(record.origin),
+            at=text_of(shown_place(record.origin)),
             name=text_of(str(event.get("title", "")) or record.row_key),
             when=text_of(f"{when} ({zone})" if zone and when else when),
             is_new=self._is_new(since.get(section, record.created_at)),

@@ -22,6 +22,7 @@ if IS_WORKING:
     from connectors.event_api.answers import in_short
     from mappings.delivery import Answer
     from mappings.errors import ConfigError
+    from mappings.outcome import shown_place
     from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
@@ -98,7 +99,8 @@ def rows(
         output.note(f"{csv}: {counted(count, 'row')}")
         return 0
     lines = [
-        (str(one["state"]), one["place"], one["row_key"], str(one["event_id"] or ""), one["problem"], one["hint"]) for one in rows
+        (str(one["state"]), shown_place(one["place"]), one["row_key"], str(one["event_id"] or ""), one["problem"], one["hint"])
+        for one in rows
     ]
     output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, lines)
     more = f"the first {most}; --limit shows more, --csv FILE writes all" if is_more else ""
@@ -358,10 +360,10 @@ def _csv_of(row: ProblemRow | Entry) -> CsvRow:
         says = " ".join(column + REASON_TEXTS[reason.code] for column, reason in named)
         online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
         hint = "; ".join(column + reason.hint for column, reason in named if reason.hint)
-        return CsvRow(problem["place"], says + online, hint, problem["cells"])
+        return CsvRow(shown_place(problem["place"]), says + online, hint, problem["cells"])
     cells = {"row key": row["row_key"], "state": row["state"], "event": str(row["event_id"] or "")}
     cells |= {name: str(row["event"].get(name, "")) for name in ("title", "startAt", "status")}
-    return CsvRow(row["place"], row["problem"], row["hint"], cells)
+    return CsvRow(shown_place(row["place"]), row["problem"], row["hint"], cells)
 
 
 def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:

@@ -24,6 +24,7 @@ if IS_WORKING:
     from pydantic_core import ErrorDetails
 
     from mappings.errors import ConfigError, MappingFileError, SyncError
+    from mappings.outcome import shown_place
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
@@ -442,7 +443,9 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
     count = counted(one["would_send"], "row")
     output.note(f"{feed}: a run would send {count}")
     if one["first"]:
-        rows = [(s.place, s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]]
+        rows = [
+            (shown_place(s.place), s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]
+        ]
         output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
 
 

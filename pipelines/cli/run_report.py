@@ -276,7 +276,7 @@ class Misses:
     def take(self, reasons: Iterable[Reason]) -> None:
         """Count what one row is refused, or warned of, for."""
         for reason in reasons:
-            value = (reason.column or reason.field, reason.found)
+            value = (reason.column or reason.field, reason.value or reason.found)
             is_counted = value in self._counts or len(self._counts) < _DISTINCT_VALUES
             if reason.code is ReasonCode.NOT_IN_LOOKUP and is_counted:
                 self._counts[value] += 1

@@ -12,6 +12,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError
+    from mappings.outcome import shown_place
     from mappings.reasons import REASON_TEXTS
     from mappings.row_key import FeedName
     from mappings.strict import written
@@ -117,7 +118,9 @@ def _show_one(output: Output, run: RunRecord) -> int:
     if stage.rejections:
         output.table("the first rejected rows", *rejections_table(stage.rejections))
     if stage.held:
-        output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in stage.held])
+        output.table(
+            "the first held rows", _HELD_COLUMNS, [(shown_place(row.origin), row.row_key, row.twin_key) for row in stage.held]
+        )
     return 0
 
 

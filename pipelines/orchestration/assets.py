@@ -26,6 +26,7 @@ from pydantic import Field
 
 from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
+from mappings.outcome import shown_place
 from mappings.reasons import REASON_TEXTS
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
@@ -271,7 +272,7 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
     if report.rejections:
         counts["rejected rows"] = _table(
             {
-                "place": row.origin,
+                "place": shown_place(row.origin),
                 "column": reason.column,
                 "found": reason.found[:200],
                 "problem": REASON_TEXTS[reason.code],
@@ -282,7 +283,8 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
         )
     if report.held:
         counts["held rows"] = _table(
-            {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
+            {"place": shown_place(row.origin), "row key": row.row_key, "looks like": row.twin_key}
+            for row in report.held[:ROWS_SHOWN]
         )
     if report.skipped:
         counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
@@ -377,7 +379,7 @@ def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
     now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
     changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
     return {
-        "place": record.origin,
+        "place": shown_place(record.origin),
         "row key": record.row_key,
         "event": str(record.event_id or ""),
         "what": what.replace("_", " "),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mappings.outcome import shown_place
 from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
 from pipelines.run.options import BrakeName, RunOptions
@@ -170,9 +171,9 @@ def _named(report: StageReport) -> str:
     """Name the first rows that look like copies of what was sent before, unless the brake `scope` speaks of them all."""
     if report.alongside or not report.held:
         return ""
+    others = [" ".join(filter(None, (row.twin_key, place_of(row.feed, row.namespace)))) for row in report.held[:NAMED]]
     some = [
-        f"{row.origin}: {row.row_key} looks like {' '.join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))}"
-        for row in report.held[:NAMED]
+        f"{shown_place(row.origin)}: {row.row_key} looks like {other}" for row, other in zip(report.held, others, strict=False)
     ]
     more = report.account.held - report.ignored - len(some)
     return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})"

@@ -297,7 +297,7 @@ class Tally:
         self.counts["rejected"] += 1
         self._shares[1] += 1 / rejection.part.of
         for reason in rejection.reasons:
-            problem = (reason.code, reason.field, reason.column, reason.found)
+            problem = (reason.code, reason.field, reason.column, reason.value or reason.found)
             if problem not in self._reasons and len(self._reasons) >= _DISTINCT_VALUES:
                 problem = (reason.code, reason.field, reason.column, "")
             self._reasons.setdefault(problem, [reason.hint, 0])[1] += 1

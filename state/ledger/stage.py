@@ -40,7 +40,7 @@ from enum import StrEnum, auto
 
 from sqlalchemy import Connection
 
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, shown_place
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
@@ -400,7 +400,7 @@ class _Comparison:
         if row.fingerprint == (known.drift_fingerprint or known.shown) and not is_conflicting:
             self._tally.counts["duplicate"] += 1
             return
-        self._reject(claimed_twice(row.row_key, row.location, f"the first one is at {known.origin}", row.cells))
+        self._reject(claimed_twice(row.row_key, row.location, f"the first one is at {shown_place(known.origin)}", row.cells))
         if known.state == EntryState.HELD:
             self._marks.mark(known.entry_id, Mark.CONFLICTING)
         elif known.is_never_sent and not is_conflicting:

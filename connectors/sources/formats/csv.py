@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
+    DELIMITERS,
     LARGEST_CELL,
     ColumnRequest,
     RowChecks,
@@ -25,14 +27,14 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
 
-_DELIMITERS = ";,\t|"
 _DOUBLED = "a quote inside a quoted cell must be written twice"
-PlainRecord = tuple[int, list[str]] | SourceRow
-"""A record of a file: the number of its line and its cells, or a row where something is wrong with it."""
+PlainRecord = tuple[int, list[str], int] | SourceRow
+"""A record of a file: the number of its line, its cells, and its number among the records, as a spreadsheet counts rows; or a
+row where something is wrong with it."""
 
 
 class PlainRows(Iterator[SourceRow]):
-    """Rows that are made as they are asked for, of `records`: a line's number and its cells in the order of `columns`, or a row.
+    """Rows that are made as they are asked for, of `records`, whose cells are in the order of `columns`.
 
     A reader that knows most records from earlier takes these instead, and makes rows of the others (budget 2).
     """
@@ -49,8 +51,13 @@ class PlainRows(Iterator[SourceRow]):
         """Make the row of a record."""
         if isinstance(record, SourceRow):
             return record
-        number, cells = record
-        return SourceRow(RowLocation(f"{self._name}:{number}", number), dict(zip(self.columns, cells, strict=True)))
+        line, cells, number = record
+        return SourceRow(_location(self._name, line, number), dict(zip(self.columns, cells, strict=True)))
+
+
+def _location(name: str, line: int, row: int) -> RowLocation:
+    """Return where a record stands; its row is named where earlier records have several lines, so that it differs."""
+    return RowLocation(f"{name}:{line}" if line == row else f"{name}:{line} (row {row})", line)
 
 
 @contextmanager
@@ -62,16 +69,11 @@ def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnReques
             lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
             records = _CsvRecords(lines, file.name, spec)
             present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
-            columns = wanted_columns(present, asked, file.name, _advice(present, spec))
+            columns = wanted_columns(present, asked, file.name, spec.delimiter)
         rejects_short = spec.short_rows == "reject"
         checks = RowChecks(spec, columns.names, asked.columns, spec.encoding, spec.delimiter, rejects_short)
         rows = within_limits(PlainRows(records.rows(checks, file), columns.names, file.name), spec)
         yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
-
-
-def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
-    others = [mark for mark in _DELIMITERS if mark != spec.delimiter and any(mark in name for name in present)]
-    return f"all names stand in one column: set `source.delimiter` to {others[0]!r}" if len(present) == 1 and others else ""
 
 
 class _CsvRecords:
@@ -93,6 +95,7 @@ class _CsvRecords:
             "doublequote": spec.escape is None,
         }
         self._reader = csv.reader(lines, strict=True, **self._dialect)
+        self._rows_of_header = 0
 
     def next_row(self) -> list[str] | None:
         """Return the cells of the next record of the header, None at the end.
@@ -105,9 +108,22 @@ class _CsvRecords:
         except StopIteration:
             return None
         except csv.Error as error:
-            raise self._unreadable(self._read_leniently(self._lines.record(self._reader.line_num))) from error
+            record = self._lines.record(self._reader.line_num)
+            if delimiter := self._other_delimiter(record):
+                place, hint = f"{self._name}:{self._lines.start}", f"set `source.delimiter` to {delimiter!r}"
+                raise BadSourceError(place, f"{delimiter!r} parts the cells", hint=hint, delimiter=delimiter) from error
+            raise self._unreadable(self._read_leniently(record)) from error
         finally:
             self._lines.start = self._reader.line_num + 1
+            self._rows_of_header += 1
+
+    def _other_delimiter(self, record: Sequence[str]) -> str:
+        """Return the delimiter with which the quoting of a header is sound, "" if there is none."""
+        for mark in DELIMITERS.replace(self._dialect["delimiter"], ""):
+            with suppress(csv.Error):
+                if len(next(csv.reader(record, strict=True, **{**self._dialect, "delimiter": mark}))) > 1:
+                    return mark
+        return ""
 
     def rows(self, checks: RowChecks, file: OpenedFile) -> Iterator[PlainRecord]:
         """Yield the rows behind the header.
@@ -118,23 +134,23 @@ class _CsvRecords:
             SourceUnavailableError: the file changes meanwhile.
         """
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
-        start = reader.line_num + 1
+        start, rows = reader.line_num + 1, count(self._rows_of_header + 1)
         with file.detect_change():
             while not lines.is_exhausted:
                 try:
-                    for cells in reader:
+                    for cells, row in zip(reader, rows, strict=False):
                         if len(cells) == width and not lines.is_tainted:
-                            yield start, cells
+                            yield start, cells, row
                         else:
-                            yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+                            yield checks.row(_location(name, start, row), cells)
                         lines.start = start = reader.line_num + 1
                 except csv.Error:
-                    yield self._misquoted_row(start, checks)
+                    yield self._misquoted_row(_location(name, start, next(rows)), checks)
                     lines.start = start = reader.line_num + 1
             if not reader.line_num:
                 raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
-    def _misquoted_row(self, start: int, checks: RowChecks) -> SourceRow:
+    def _misquoted_row(self, location: RowLocation, checks: RowChecks) -> SourceRow:
         held, width = self._lines.record(self._reader.line_num), len(checks.columns)
         cells = self._read_leniently(held)
         # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
@@ -142,7 +158,7 @@ class _CsvRecords:
             raise self._unreadable(cells) from None
         hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
         problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
-        return checks.row(RowLocation(f"{self._name}:{start}", start), cells[:width], (problem,))
+        return checks.row(location, cells[:width], (problem,))
 
     def _unreadable(self, cells: Sequence[str]) -> BadSourceError:
         """Return the error for a record behind which the next one's beginning is unknown; `cells` are those read leniently."""

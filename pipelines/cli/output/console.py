@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, SyncError
+from mappings.outcome import shown_place
 from mappings.reasons import REASON_TEXTS
 from pipelines.control_characters import escaped
 
@@ -264,7 +265,13 @@ def publish_line(counts: Mapping[str, int]) -> str:
 def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
     """Return the columns and one line per reason; a row's place stands on its first line only."""
     lines = [
-        ("" if number else str(row.origin), reason.column or reason.field, reason.found, REASON_TEXTS[reason.code], reason.hint)
+        (
+            "" if number else shown_place(row.origin),
+            reason.column or reason.field,
+            reason.found,
+            REASON_TEXTS[reason.code],
+            reason.hint,
+        )
         for row in rows
         for number, reason in enumerate(row.reasons)
     ]

@@ -50,7 +50,23 @@ check => 2 | feeds/town.yaml:5:14: "idna" is | "punycode" is | "undefined" is | 
 check => 2 | "zlib" is | "rot13" is
 # a failing example is shown field by field
 edit event: {title: Jazz, startAt -> event: {title: Jaz, timezone: UTC, startAt
-check => 2 | example 1, title: expected "Jaz", got "Jazz" | example 1, timezone: expected "UTC", got "Europe/Warsaw"
+check => 2 | feeds/town.yaml:25:20: example 1, title: expected "Jaz", got "Jazz" | feeds/town.yaml:25:35: example 1, timezone:
+# a wrong delimiter is one mistake that names the right one, however many columns are missing and whether the header is quoted
+edit ../events.csv -> ../events.csv\\n  delimiter: ";"
+check => 2 | feeds/town.yaml:5:14: events.csv parts its cells by ',', write `delimiter: ","` | : 1 mistake
+file events.csv "ID";"TITLE"\\n"1";"Jazz"\\n
+mapping
+check => 2 | feeds/town.yaml:3:3: events.csv parts its cells by ';', write `delimiter: ";"` | : 1 mistake
+# an encoding in which most rows are no text, or columns seem to be missing, is one mistake that names the right one
+source 1,Müller,2030-05-01,19:30,,concert / 2,Jazz,2030-05-01,19:30,,concert / 3,Žižek,2030-05-01,19:30,,concert
+check => 0
+edit ../events.csv -> ../events.csv\\n  encoding: [ascii]
+check => 2 | feeds/town.yaml:5:13: events.csv is not in ascii, so that 2 of its first 3 rows are rejected, write `encoding: utf-8`
+source 1,Müller,2030-05-01,19:30,,concert / 2,Jazz,2030-05-01,19:30,,concert
+check => 0 | !encoding
+file events.csv ID,TITLÉ,DAY,HOUR,KIND,GENRE\\n
+edit from: TITLE -> from: TITLÉ
+check => 2 | events.csv is not in ascii, so that it seems to lack TITLÉ, write `encoding: utf-8` | 1 mistake
 # what is unwise is a warning and no failure
 edit key: [ID] -> key: [DAY]
 check => 0 | warning: feeds/town.yaml:5:7:
@@ -141,6 +157,16 @@ source ROWS
 explain 5 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
 explain events.csv:6 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
 explain 7 => {cells: {TITLE: Othello}, outcomes: [{event: {title: Othello}}]}
+# a row behind a cell of several lines is called by the row that a spreadsheet shows, and its line is named beside it
+file events.csv ID,TITLE,DAY,HOUR,KIND,GENRE\\n1,"Jazz\\nand more",2030-05-01,19:30,,concert\\n\\n3,,2030-05-01,19:30,,concert\\n
+preview => 0 | events.csv:2 | events.csv row 3 (line 4) | events.csv row 4 (line 5) REJECTED
+preview => {rows: [{place: events.csv:2}, {place: events.csv:4 (row 3)}, {place: events.csv:5 (row 4)}]}
+explain events.csv:5 => {cells: {ID: '3'}, place: events.csv:5 (row 4)}
+explain 4 => {cells: {ID: '3'}}
+explain 'events.csv row 4' => {cells: {ID: '3'}}
+explain 'events.csv row 4 (line 5)' => 0 | events.csv row 4 (line 5), step by step
+run => 0 | events.csv row 4 (line 5)
+rows --csv problems.csv => 0 | events.csv row 4 (line 5)
 # the step that refuses and the rule that leaves out are named
 source ROWS
 explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}
@@ -224,6 +250,7 @@ def test_entries_of_lookups_that_no_row_of_the_source_asks_for_are_named_with_th
     no_city = "cities.csv:3, 5 and 2 more: no row of events.csv asks for them; 50 rows looked at"
     assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY), ("20:64", no_city)]
     assert _unasked(desk, WITH_CITIES, 19) == [], "of so few rows nothing is said"
+    assert _unasked(desk, WITH_CITIES.replace("equals: online", "is: missing")) == [], "nor of rows that a rule leaves out"
     desk.mapping(WITH_CITIES.replace("feed: town-hall", "feed: other"), "other.yaml")
     assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY)], "a file that another feed names is not told of"
 

@@ -316,12 +316,16 @@ def test_every_column_has_a_name_of_its_own(header: list[str]) -> None:
     ends=st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=9, max_size=9),
 )
 @in_a_folder
-def test_line_numbers_are_those_of_any_text_editor(tmp_path: Path, records: list[list[str]], ends: list[str]) -> None:
+def test_line_numbers_are_those_of_any_text_editor_and_rows_those_of_a_spreadsheet(
+    tmp_path: Path, records: list[list[str]], ends: list[str]
+) -> None:
     content, expected = "id,text" + ends[0], []
     for record, end in zip(records, ends[1:], strict=False):
         expected.append(len(io.StringIO(content, newline=None).readlines()) + 1)
         content += ",".join(f'"{cell}"' for cell in record) + end
-    assert [row.location.number for row in read(tmp_path, content)] == expected
+    rows = read(tmp_path, content)
+    assert [row.location.number for row in rows] == expected
+    assert all(row.location.has_number(str(number)) for number, row in enumerate(rows, start=2))
 
 
 @pytest.mark.parametrize(("marks", "encoding"), [(1, "utf-8"), (3, "utf-8"), (2, "utf-8-sig"), (1, "windows-1252"), (1, "ascii")])

@@ -301,6 +301,7 @@ key: [ID]
 let:
   place: {from: PLACE, do: [{lookup: places.csv}], on_empty: omit}
 extra: [seats, tags, stage, hall]
+rows: [{skip: {any: [{column: KIND, equals: x}, {value: $place, equals: None, ignore: [case]}]}, because: nowhere}]
 event:
   channelId: "7"
   title: {from: TITLE, do: [collapse, {truncate: 60}]}
@@ -318,7 +319,7 @@ event:
 
 def test_constants_lookups_and_bounds_are_known_before_any_row_is_read(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(FEED, "utf-8")
-    (tmp_path / "places.csv").write_text("place,id\nLisboa,lx\nPorto,opo\n", "utf-8")
+    (tmp_path / "places.csv").write_text("place,id\nLisboa,lx\nPorto,opo\nInternet,none\nTV,none\n", "utf-8")
     fields = outgoing_of(load_feed(tmp_path / "one.yaml")).fields
     assert fields["channelId"].values == {7}
     assert (fields["title"].values, fields["title"].longest) == (None, 60)

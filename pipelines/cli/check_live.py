@@ -33,7 +33,9 @@ from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
 
-_UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
+_UNPROVEN = (
+    "create permission can only be tested by a request: `--probe` sends an event without any field, which the service refuses"
+)
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 _UNCHECKED: Readiness = "could not be checked"
 _SHOWN = 5
@@ -82,27 +84,24 @@ def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[st
 
 
 def _lines(found: Sequence[LiveFinding]) -> Iterator[tuple[str, str, str]]:
-    """Yield what was asked, whether it is ready, and the sentence; also for what was not asked, as the service did not answer."""
+    """Yield what was asked, whether it is ready, and the sentence; also of the key, and of what could not be asked."""
+    asked = {one.asked: one for one in found}
+    service, channels = asked["service"], asked.get("channels", asked["service"])
+    is_refused = not channels.ok and channels.exit_code == ExitCode.REFUSED
+    if is_refused:  # the answer of a service that is there
+        yield "service", "ready", service.told if service.ok else "it answers"
+        yield "key", "not ready", channels.told
+    else:
+        yield "service", "ready" if service.ok else "not ready", service.told
+        yield ("key", "ready", "the service takes it") if channels.state == "ready" else ("key", _UNCHECKED, _LATER)
     for one in found:
-        if one.asked == "service":
-            # A refused key is the answer of a service that is there.
-            key = one.state if one.ok else "not ready" if one.exit_code == ExitCode.REFUSED else _UNCHECKED
-            yield (
-                one.asked,
-                "ready" if key != _UNCHECKED else "not ready",
-                one.told if one.ok or key == _UNCHECKED else "it answers",
-            )
-            yield "key", key, "the service takes it" if one.ok else one.told if key != _UNCHECKED else _LATER
-        else:
-            yield one.asked, one.state if one.asked != "source" or one.ok else "not ready", one.told
-    asked = {one.asked for one in found}
+        if one is channels and is_refused:
+            yield one.asked, _UNCHECKED, "ask again once the service takes the key"
+        elif one is not service:
+            yield one.asked, "not ready" if one.asked == "source" and not one.ok else one.state, one.told
     yield from ((what, _UNCHECKED, _LATER) for what in ("scopes", "channels", "classifications", "contract") if what not in asked)
     if "notify" not in asked:
-        yield (
-            "notify",
-            "not ready",
-            "no message is sent: neither `owner` nor `notify` of the feed leads to an address of EVENTSYNC_NOTIFY",
-        )
+        yield "notify", "not ready", "no message is sent: `owner` and `notify` of the feed lead to no address in EVENTSYNC_NOTIFY"
 
 
 def ask_for(

@@ -65,16 +65,16 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
 def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_written_for(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
     desk.edit("feed:", "classifications_version: 2026-03-02\nfeed:")
-    assert "ok: classifications: version 2026-03-02" in desk.command("check", "--live").out
+    assert "classifications ready version 2026-03-02" in desk.command("check", "--live").words
     service.switch(classification_list="revised")
     before = desk.command("check", "--live")
-    assert "written for version 2026-03-02, the list is of 2026-10-01 by now" in before.out
+    assert "written for version 2026-03-02, the list is of 2026-10-01 by now" in before.words
     service.switch(classification_list="first")
     desk.run(code=0)
     service.switch(classification_list="revised")
     after = desk.command("check", "--live")
     assert (before.code, after.code) == (0, 0)
-    assert "gone: nightlife, workshop (now workshops?)" in after.out
+    assert "gone: nightlife, workshop (now workshops?)" in after.words
 
 
 @pytest.mark.parametrize(

@@ -86,14 +86,15 @@ check => 0 | does not say nux, python_logs, run_launcher,
 check --live => 0 | {feeds: [{live: {0: {asked: service, told: …SERVICE}, 1: {asked: scopes}, 2: {asked: channels}}}]}
 check --live => 0 | {feeds: [{live: {3: {asked: classifications, told: …version 20}, 4: {asked: contract}, 5: {asked: source}}}]}
 check --live => 0 | {ok: true} | !"ok": false
+check --live => 0 | key ready the service takes it | scopes could not be checked | contract ready | notify not ready
 # a live check says what is wrong with key and service and still looks at the source
 env EVENT_API_KEY sk-wrong-key-9876
-check --live => 3 | 9876 | !sk-wrong
+check --live => 3 | 9876 | !sk-wrong | service ready | key not ready the service refused | channels could not be checked
 env EVENT_API_BASE_URL http://127.0.0.1:1
-check --live => 6
+check --live => 6 | service not ready | key could not be checked | contract could not be checked | source ready
 unset EVENT_API_BASE_URL
 unset EVENT_API_KEY
-check --live => 2 | EVENT_API_BASE_URL is not set | EVENT_API_KEY is not set | ok: source: csv ../events.csv
+check --live => 2 | EVENT_API_BASE_URL is not set | EVENT_API_KEY is not set | source ready csv ../events.csv
 # a column that the source at hand lacks is named at each place
 edit from: TITLE -> from: TITEL
 edit key: [ID] -> key: [IDD]
@@ -300,8 +301,8 @@ def test_a_channel_that_does_not_work_is_a_warning_without_the_address(desk: Des
     hook.status = 401
     desk.mapping(f"notify: crews\n{MAPPING}")
     said = desk.run("check", "--notify", code=0)
-    lines = [line.partition("cannot be told")[0].strip() for line in said.out.splitlines() if "notify" in line]
-    assert lines == ["warning: notify: crews", "warning: notify: all"]
+    lines = [line.partition("cannot be told")[0].split() for line in said.out.splitlines() if "cannot be told" in line]
+    assert lines == [["notify", "not", "ready", "crews"], ["notify", "not", "ready", "all"]]
     assert TOKEN not in said.words
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
@@ -167,13 +168,20 @@ def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
     if as_of is None:
         return RunDays()
     recur, window = mapping.rule(spec.Recur), mapping.rule(spec.WindowRule)
-    named = mapping.event.root.get("timezone")
-    zone = (find_zone(named) if isinstance(named, str) else None) or UTC
+    zone = zone_of_events(mapping) or as_of.tzinfo
     horizon = None if recur is None else recur.recur.horizon
     is_past_skipped = window is not None and window.window.past == "skip"
     first = (as_of - _LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
     last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
     return RunDays(as_of.astimezone(zone).date(), first, last)
+
+
+def zone_of_events(mapping: FeedMapping) -> ZoneInfo | None:
+    """Return the zone that the file names for all of its events, None where it names none."""
+    named: object = mapping.event.root.get("timezone")
+    if isinstance(named, str) and named.startswith("$"):
+        named = mapping.let.get(named[1:])
+    return find_zone(named) if isinstance(named, str) else None
 
 
 def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
@@ -363,6 +371,8 @@ class RowMapper:
 
 def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> RowMapper:
     """Compile a mapping for a run that starts at the aware moment `as_of` (needed by feeds with a window or a horizon).
+
+    Where the file names no zone, the day of the run is the one in the zone of `as_of`.
 
     Raises:
         ConfigError: a channel that the key does not have, or a window without the moment of the run.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
+from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
@@ -20,18 +21,19 @@ if IS_WORKING:
     from mappings.row_key import FeedName, RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, document_from
-    from pipelines.cli.preview import Outcome, describe_outcome
+    from pipelines.cli.preview import Outcome, describe_outcome, show_basis
     from pipelines.cli.rows import Entry, entry_of
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
+    from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
     from state.queries import RowFilter
 
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
 
-def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
+def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = False) -> int:
     """Show what each step of the mapping makes of one row, and what becomes of it.
 
     For example:
@@ -49,11 +51,12 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
     known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
+    moment = as_of_moment(as_of, mapping) if as_of else None
+    mapper = compile_feed(mapping, known.directory, moment or now())
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
         found = _find(mapping.feed, source, mapper, row, bar)
-    explanation = explain_row(mapping, known.directory, found, now())
+    explanation = explain_row(mapping, known.directory, found, moment or now())
     keys = {outcome.row_key for outcome in explanation.outcomes}
     with open_state() as reader:
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
@@ -64,12 +67,11 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     sent = {entry["row_key"] for entry in entries}
     described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
     documents = [document for document, _ in described]
-    of_row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
+    of_row = {"as_of": moment, "place": found.location.place, "cells": found.cells, "steps": explanation.steps}
     output.document(document_from(Explained, known, feed=mapping.feed, **of_row, outcomes=documents, ledger=entries))
     if as_json:
         return 0
-    if known.sentence:
-        output.note(f"{known.sentence}\n")
+    show_basis(output, known, moment)
     columns = ("field", "step", "goes in", "comes out")
     output.table(f"{found.location}, step by step", columns, _lines(explanation.steps))
     output.note(*(text for _, text in described))
@@ -83,11 +85,15 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
 
 
 class Explained(TypedDict):
-    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it."""
+    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it.
+
+    `as_of`: as in the document of `preview`.
+    """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    as_of: datetime | None
     place: str
     cells: Mapping[str, str]
     steps: Sequence[TracedStep]

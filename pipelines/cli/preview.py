@@ -6,13 +6,14 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Literal, NotRequired
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
+from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
@@ -36,9 +37,10 @@ if IS_WORKING:
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
     from pipelines.cli.run_report import Misses, Unmapped, unmapped_table
-    from pipelines.cli.service_lists import known_lists
+    from pipelines.cli.service_lists import ResolvedLists, known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
+    from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
     from state.ledger.stage import too_long_key
 
@@ -50,6 +52,7 @@ def preview(
     rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
     only: Annotated[OutcomeKind | None, typer.Option("--only", help="Show only rows that become this.")] = None,
     read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
+    as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> int:
     """Read the source and show what becomes of its rows; nothing is written or sent.
@@ -74,7 +77,8 @@ def preview(
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
     known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
+    moment = as_of_moment(as_of, mapping) if as_of else None
+    mapper = compile_feed(mapping, known.directory, moment or now())
     first_run = FirstRun()
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with output.progress(f"reading {mapping.feed}") as bar, source.read() as reading:
@@ -90,14 +94,23 @@ def preview(
         estranged = reader.estranged(mapping.feed)
     described = list(map(describe_outcome, first))
     documents = [document for document, _ in described]
-    output.document(document_from(Preview, known, feed=mapping.feed, rows=documents, account=account, estranged=estranged))
+    parts = {"rows": documents, "account": account, "estranged": estranged}
+    output.document(document_from(Preview, known, feed=mapping.feed, as_of=moment, **parts))
     if as_json:
         return 0
-    output.note(*filter(None, [known.sentence and f"{known.sentence}\n"]), *(text for _, text in described))
+    show_basis(output, known, moment)
+    output.note(*(text for _, text in described))
     _show_account(output, account)
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
     output.note(*estranged)
     return 0
+
+
+def show_basis(output: Output, known: ResolvedLists, moment: datetime | None) -> None:
+    """Print what people have to know about what they see: without which lists, and as of when."""
+    as_of = f"as of {moment:%Y-%m-%d %H:%M %Z}" if moment else ""
+    if sentences := [*filter(None, (known.sentence, as_of))]:
+        output.note(*sentences, "")
 
 
 class Outcome(TypedDict):
@@ -133,11 +146,14 @@ class PreviewAccount(TypedDict):
 
 
 class Preview(TypedDict):
-    """The rows asked for, and what a run would make of them. `estranged`: as in the document of `status`."""
+    """The rows asked for, and what a run would make of them, `as_of` the moment that was asked for, null where none was.
+    `estranged`: as in the document of `status`.
+    """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    as_of: datetime | None
     rows: Sequence[Outcome]
     account: PreviewAccount
     estranged: tuple[str, ...]

@@ -32,6 +32,8 @@ def live_of(document: Any) -> dict[str, Any]:
 
 ROOT = Path(__file__).parents[3]
 TWO_OF_ONE_KEY = "1 / 1 / 2,Hamlet,2030-05-03,20:00,,play / 1,Blues,2030-05-01,19:30,,play / 1 / 3,Hamlet,2030-05-03,20:00,,play"
+OLD_FILE = """source 7,Medea,2020-05-04,20:00,,play / 8,Ajax,2020-05-10,20:00,,play
+mapping online only -> online only\\n  - window: {past: skip, horizon: 10d}"""
 STORIES = told_in(
     """
 # sound files end with 0 and their examples are counted, and a source that is not at hand is not missed
@@ -159,6 +161,34 @@ run
 mapping online only -> online only\\n  - window: {past: skip}
 explain 7 => 0 | outside the window: already over; compared with what was sent
 run => {runs: [{read: {unchanged: 1, filtered: 0}}]}
+# a preview sees the calendar of the day that is named, from its begin in the zone of the events
+OLD_FILE
+preview --as-of 2020-05-05 => {as_of: '2020-05-05T00:00:00+02:00', rows: [{skipped: already over}, {event: {title: Ajax}}]}
+preview --as-of 2020-05-04T20:01 => {rows: [{skipped: already over}, {event: {title: Ajax}}]}
+preview --as-of 2020-05-04T20:00:00+02:00 => {rows: [{event: {title: Medea}}, {event: {title: Ajax}}]}
+preview --as-of 2020-04-30 => {rows: [{event: {title: Medea}}, {skipped: beyond the horizon}]}
+preview => {as_of: null, rows: [{skipped: already over}, {skipped: already over}]}
+preview --as-of 2020-05-05 => 0 | as of 2020-05-05 00:00 CEST
+preview --as-of 4.5.2020 => 2 | --as-of 4.5.2020 | write 2026-05-01, or 2026-05-01T18:00
+preview --as-of 9999-12-31 => 2 | --as-of 9999-12-31
+# a row is explained as of the day that is named
+OLD_FILE
+explain 8 --as-of 2020-04-30 => {outcomes: [{skipped: beyond the horizon}]}
+explain 8 --as-of 2020-05-01 => {as_of: '2020-05-01T00:00:00+02:00', outcomes: [{event: {title: Ajax}}]}
+explain 8 --as-of never => 2 | --as-of never
+# a rehearsal as of a day judges rows and what is gone by it and a run only where nothing is public
+OLD_FILE
+run --dry-run --as-of 2020-05-04 => {rehearsals: [{read: {new: 2}, first: [{row_key: '7'}, {row_key: '8'}]}]}
+run --dry-run --as-of 2020-05-05 => 0 | a rehearsal as of 2020-05-05 | left out: already over 1
+run --as-of 2020-05-05 => {runs: [{read: {filtered: 1, new: 1}, publish: {delivered: 1}}]}
+titles => Ajax
+source
+run --dry-run --as-of 2020-05-05 --accept shrink => {rehearsals: [{vanished: 1, past: 0, waiting: {vanished: 1}}]}
+run --dry-run --as-of 2020-05-11 --accept shrink => {rehearsals: [{vanished: 0, past: 1, waiting: {}}]}
+run --as-of 2020-05-05 --accept shrink => {runs: [{vanished: 1}]}
+run --as-of 2020-05-05 --publish-only => 2 | means nothing with --publish-only
+env EVENT_API_BASE_URL https://events.example.org
+run --as-of 2020-05-05 => 2 | is not on this machine | --dry-run | eventsync sandbox
 # a rehearsal minds limit and keys and what is not read
 run --dry-run --limit 2 => {rehearsals: [{would_send: 2, first: [{row_key: '1'}, {row_key: '5'}]}]}
 run --dry-run --keys 5,6 => {rehearsals: [{first: [{row_key: '5'}, {row_key: '6'}]}]}
@@ -166,7 +196,7 @@ run --stage-only
 delete events.csv
 run --dry-run --publish-only => {rehearsals: [{read: null, would_send: 3}]}
 run --dry-run => 2 | there is no file
-""".replace("TWO_OF_ONE_KEY", TWO_OF_ONE_KEY)
+""".replace("TWO_OF_ONE_KEY", TWO_OF_ONE_KEY).replace("OLD_FILE", OLD_FILE)
 )
 
 

@@ -15,7 +15,7 @@ if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
     from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed, explain_row
-    from mappings.errors import ConfigError
+    from mappings.errors import ConfigError, FileProblem
     from mappings.outcome import SourceRow, if_unknown
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, RowKey
@@ -50,7 +50,7 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
-    known = known_lists(settings)
+    known = known_lists(settings, mapping)
     moment = as_of_moment(as_of, mapping) if as_of else None
     mapper = compile_feed(mapping, known.directory, moment or now())
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
@@ -87,12 +87,13 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
 class Explained(TypedDict):
     """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it.
 
-    `as_of`: as in the document of `preview`.
+    `to_fill_in`, `as_of`: as in the document of `preview`.
     """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    to_fill_in: Sequence[FileProblem]
     as_of: datetime | None
     place: str
     cells: Mapping[str, str]

@@ -18,6 +18,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.errors import FileProblem
     from mappings.outcome import (
         Absorbed,
         Absorption,
@@ -76,7 +77,7 @@ def preview(
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
-    known = known_lists(settings)
+    known = known_lists(settings, mapping)
     moment = as_of_moment(as_of, mapping) if as_of else None
     mapper = compile_feed(mapping, known.directory, moment or now())
     first_run = FirstRun()
@@ -107,9 +108,9 @@ def preview(
 
 
 def show_basis(output: Output, known: ResolvedLists, moment: datetime | None) -> None:
-    """Print what people have to know about what they see: without which lists, and as of when."""
-    as_of = f"as of {moment:%Y-%m-%d %H:%M %Z}" if moment else ""
-    if sentences := [*filter(None, (known.sentence, as_of))]:
+    """Print what people have to know about what they see: without which lists, what is still open, and as of when."""
+    as_of = [f"as of {moment:%Y-%m-%d %H:%M %Z}"] if moment else []
+    if sentences := (*known.sentences, *as_of):
         output.note(*sentences, "")
 
 
@@ -147,12 +148,13 @@ class PreviewAccount(TypedDict):
 
 class Preview(TypedDict):
     """The rows asked for, and what a run would make of them, `as_of` the moment that was asked for, null where none was.
-    `estranged`: as in the document of `status`.
+    `to_fill_in`: places of the mapping file where `fill-in` stands. `estranged`: as in the document of `status`.
     """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    to_fill_in: Sequence[FileProblem]
     as_of: datetime | None
     rows: Sequence[Outcome]
     account: PreviewAccount

@@ -138,6 +138,14 @@ preview => 0 | = events 1 + left out 0 + duplicate 1 + rejected 3 + held 1
 preview --only rejected => {rows: [{place: events.csv:2}, {place: events.csv:5}, {place: events.csv:6}]}
 preview --only events => {rows: [{place: events.csv:4}]}
 preview --only held => {rows: [{place: events.csv:7}]}
+# a fresh draft shows its events while its channel and its classifications are still to be filled in
+source ROWS
+eventsync init events.csv --feed fresh --zone Europe/Warsaw
+eventsync preview fresh => 0 | put the slug of one of your channels | "title": "Othello" | read 6
+eventsync preview fresh => {lists: live, rows: {0: {event: {title: Jazz, classifications: [fill-in]}}}}
+eventsync explain fresh 1 => {outcomes: [{event: {title: Jazz}}]} | still to be filled in
+edit {channel: city-agenda} -> {channel: town-agenda}
+preview => 2 | the key has no channel "town-agenda"
 # a row to be explained is found by its key, its place or its number
 source ROWS
 explain 5 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}

@@ -17,7 +17,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
-    from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed
     from mappings.errors import FileProblem
     from mappings.outcome import (
         Absorbed,
@@ -93,7 +93,7 @@ def preview(
     account = first_run.account(is_whole=read_all or is_at_end)
     with open_state() as reader:
         estranged = reader.estranged(mapping.feed)
-    described = list(map(describe_outcome, first))
+    described = [describe_outcome(outcome, other=first_run.other(outcome)) for outcome in first]
     documents = [document for document, _ in described]
     parts = {"rows": documents, "account": account, "estranged": estranged}
     output.document(document_from(Preview, known, feed=mapping.feed, as_of=moment, **parts))
@@ -115,7 +115,10 @@ def show_basis(output: Output, known: ResolvedLists, moment: datetime | None) ->
 
 
 class Outcome(TypedDict):
-    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one."""
+    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one.
+
+    `rule`: what left it out; `other`: the row that it is a copy of, or that is used in its place.
+    """
 
     place: str
     row_key: str
@@ -127,6 +130,28 @@ class Outcome(TypedDict):
     skipped: NotRequired[str]
     absorbed: NotRequired[Absorption]
     gone: NotRequired[bool]
+    rule: NotRequired[RuleSeen]
+    other: NotRequired[OtherRow]
+
+
+class RuleSeen(TypedDict):
+    """A rule under `rows:`, its `place` from 1, where it stands in which file, and the conditions that it asked of the row."""
+
+    place: int
+    at: str
+    rule: str
+    tests: Sequence[TracedStep]
+
+
+class OtherRow(TypedDict):
+    """Another row of the source, or entry of the ledger; `feed` is "" for the row's own. `alike`: the values that both have."""
+
+    place: str
+    row_key: str
+    feed: str
+    state: str
+    event_id: int | None
+    alike: Mapping[str, Any]
 
 
 class PreviewAccount(TypedDict):
@@ -163,12 +188,18 @@ class Preview(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row that a run would hold: it looks like a copy of the row with the key `original_key`."""
+    """A row that a run would hold: it looks like a copy of the row with the key `original_key`; `body`: its event."""
 
     location: RowLocation
     row_key: RowKey
     original_key: RowKey
     part: Part
+    body: bytes
+
+    @property
+    def alike(self) -> dict[str, Any]:
+        """By what it resembles the other row."""
+        return likeness(json.loads(self.body))
 
 
 if IS_WORKING:
@@ -192,10 +223,13 @@ class FirstRun:
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
+    _used: dict[RowKey, RowLocation] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
         """Count the next row; return what becomes of it, and of the earlier row that is no event any more because of it."""
         foreseen, contradicted = self._foresee(if_unknown(outcome))
+        if not isinstance(foreseen, Absorbed | Held):
+            self._used.setdefault(foreseen.row_key, foreseen.location)
         self.counts.update(["expanded" if foreseen.part.is_further else "read", _kind_of(foreseen)])
         match foreseen:
             case MappedRow():
@@ -225,7 +259,7 @@ class FirstRun:
                 return rejection, None
             original = self._originals.setdefault(row.duplicate_digest, key)
             if original != key:
-                return Held(row.location, key, original, row.part), None
+                return Held(row.location, key, original, row.part, row.body), None
             self._first[key] = replace(row, body=b"", cells={})
             return row, None
         if row.fingerprint == first.fingerprint and not is_contradicted:
@@ -240,6 +274,18 @@ class FirstRun:
             return outcome
         return replace(contradicted, cells=outcome.cells, part=outcome.part)
 
+    def other(self, outcome: Foreseen) -> OtherRow | None:
+        """Return the row that an outcome is a copy of, or that is used in its place; None where there is none, or not yet."""
+        if not isinstance(outcome, Held | Absorbed):
+            return None
+        key, alike = (
+            (outcome.original_key, outcome.alike)
+            if isinstance(outcome, Held)
+            else (outcome.row_key, {"row key": outcome.row_key})
+        )
+        used = self._used.get(key)
+        return OtherRow(place=used.place, row_key=key, feed="", state="", event_id=None, alike=alike) if used else None
+
     def account(self, *, is_whole: bool) -> PreviewAccount:
         """Return it as scripts read it."""
         skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
@@ -249,6 +295,13 @@ class FirstRun:
 
 
 _COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
+
+
+def likeness(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by which an event resembles another one: channel, title, start and place."""
+    city = event.get("approxLocation", {}).get("city", {})
+    values = {name: event.get(name) for name in ("channelId", "title", "startAt", "locationName")}
+    return {name: value for name, value in {**values, "placeId": city.get("placeId")}.items() if value is not None}
 
 
 def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
@@ -304,8 +357,11 @@ def _kind_of(outcome: Foreseen) -> OutcomeKind:
     return _KINDS.get(type(outcome), "skipped")
 
 
-def describe_outcome(outcome: Foreseen) -> tuple[Outcome, str]:
-    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label."""
+def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: OtherRow | None = None) -> tuple[Outcome, str]:
+    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label.
+
+    `rule`: what left the row out; `other`: the row that it is a copy of, or that is used in its place.
+    """
     document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
     key, lines = outcome.row_key, list[str]()
     match outcome:
@@ -332,6 +388,20 @@ def describe_outcome(outcome: Foreseen) -> tuple[Outcome, str]:
         case Gone():
             document["gone"] = True
             head = f"gone: its source says that {key or 'the row'} was deleted"
+    if rule:
+        document["rule"] = rule
+        lines.append(f"rule {rule['place']} ({rule['at']}): {rule['rule']}")
+        lines += [f"  {test.step}: {test.refused or test.comes_out}, found {test.goes_in!r}" for test in rule["tests"]]
+    if other:
+        document["other"] = other
+        event = "" if other["event_id"] is None else f", event {other['event_id']}"
+        named = (
+            f"key {other['row_key']}",
+            other["feed"] and f"feed {other['feed']}",
+            other["state"] and f"{other['state']}{event}",
+        )
+        lines.append(f"the other row: {', '.join(filter(None, (other['place'], *named)))}")
+        lines.append(f"alike: {', '.join(f'{name} {value}' for name, value in other['alike'].items())}")
     return document, "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
 
 

@@ -156,13 +156,36 @@ source ROWS
 explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}
 explain 2 => 0 | refused: This is not a date
 eventsync explain feeds/town.yaml 3 => 0 | left out by the rule labelled "online only"
+# a row that is left out is explained by its rule and by what that saw
+source ROWS / 8,Jam,2030-05-01,19:30,talk,concert
+mapping equals: online} -> 'in': [online, web]}
+explain 3 => {outcomes: [{skipped: online only, rule: {place: 1, at: 'feeds/town.yaml:7:5'}}]}
+explain 3 => {outcomes: [{rule: {tests: [{step: 'KIND in ["online", "web"]', goes_in: online, comes_out: 'yes'}]}}]}
+explain 3 => 0 | rule 1 (feeds/town.yaml:7:5): skip KIND in ["online", "web"] | KIND in ["online", "web"]: yes, found 'online'
+explain 8 => {steps: {0: {field: rule 1, goes_in: talk, comes_out: 'no'}, 1: {comes_out: goes on}}} | !rule 1 (
+mapping {column: KIND, equals: online} -> {not: {value: $day, after: $since}}
+edit key: [ID] -> key: [ID]\\nlet: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, since: $day}
+explain 8 => 0 | skip not ($day after $since) | $day after $since: no, found '$day: 2030-05-01, $since: 2030-05-01'
+# a duplicate and a held row name the other row, its event and what makes them alike
+source 1 / 1 / 5 / 7,Hamlet,2030-05-03,20:00,,play
+explain events.csv:3 => {outcomes: [{absorbed: duplicate, other: {place: 'events.csv:2', event_id: null, alike: {row key: '1'}}}]}
+explain 7 => {outcomes: [{held: '5', other: {place: 'events.csv:4', row_key: '5', state: ''}}]}
+explain 7 => 0 | the other row: events.csv:4, key 5 | title Hamlet, startAt 2030-05-03T20:00:00+02:00, placeId krk
+run => {runs: [{read: {held: 1, duplicate: 1}}]}
+explain events.csv:3 => {outcomes: [{other: {place: 'events.csv:2', state: delivered, event_id: <Jazz>}}]}
+explain 7 => {outcomes: [{held: '5', other: {state: delivered, event_id: <Hamlet>, alike: {channelId: 101, title: Hamlet}}}]}
+explain 7 => 0 | the other row: events.csv:4, key 5, delivered, event <Hamlet>
+resolve 7 --release
+explain 7 => {outcomes: [{event: {title: Hamlet}}]}
+mapping online only -> online only\\n  - duplicates: {keep: last}
+explain events.csv:2 => 0 | rule 2 (feeds/town.yaml:9:5): duplicates | the other row: events.csv:3, key 1, delivered
 # a row that is not there is an error with the nearest key
 source spring-gala,Jazz,2030-05-01,19:30,,concert
 explain sprnig-gala => 2 | did you mean "spring-gala"?
 # a row outside the window is left out until an event of it was sent
 source 7,Medea,2020-05-04,20:00,,play
 mapping online only -> online only\\n  - window: {past: skip}
-explain 7 => 0 | left out by the rule labelled "already over"
+explain 7 => 0 | left out by the rule labelled "already over" | rule 2 (feeds/town.yaml:9:5): window | startAt: 2020-05-04T20:00
 preview => {rows: [{skipped: already over}]}
 mapping
 run

@@ -41,7 +41,7 @@ def test_check_live_tells_every_difference_and_ends_with_2(desk: Desk, service: 
     assert {"where", "page", "ours", "breaks", "helps"} < finding["difference"].keys()
     service.switch(contract="shorter_titles")
     warned = desk.command("check", "--live", code=0)
-    assert "warning: contract: POST /events: title" in warned.out
+    assert "contract ready POST /events: title" in warned.words
     assert service.requests() == []
 
 

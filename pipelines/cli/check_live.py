@@ -238,9 +238,12 @@ def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding
         return
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
+    state: Readiness = "not ready" if any(drift.severity == "error" for drift in drifts) else "ready"
     for drift in drifts:
         is_error = drift.severity == "error"
-        yield _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift)
+        yield (
+            _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift, state)
+        )
     if not drifts:
         yield _well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
 

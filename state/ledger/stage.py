@@ -57,6 +57,9 @@ _LONGEST_KEY = 2_000
 _SHOWN_OF_KEY = 80
 
 
+_UNCHANGED = Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
+
+
 class Plan(StrEnum):
     """What becomes of a row that the ledger knows.
 
@@ -127,14 +130,15 @@ class Stage:
         Raises `LeaseLostError` if another run has taken the feed over.
         """
         read, run = self._read, self._read.run
+        if unchanged and not outcomes:  # nothing is to be recorded (budget 2); that the lease is still ours is checked by `close`
+            self._count((), unchanged)
+            return
         with run.transaction() as connection:
             if unchanged:
                 keys = {storable(outcome.row_key) for outcome in outcomes if outcome.row_key}
                 if not set(unchanged).isdisjoint(find_ids(connection, run.scope_id, keys)):
                     outcomes, unchanged = map_all(), ()
-            read.tally.begin(outcomes, len(unchanged))
-            for entry_id in unchanged:
-                read.marks.known[entry_id] |= Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
+            self._count(outcomes, unchanged)
             read.listed.strike(connection, outcomes)
             if not all(outcome.row_key.isprintable() for outcome in outcomes):
                 # Every database takes these keys: the ledger knows rows by them, and their idempotency keys are made of them.
@@ -143,6 +147,12 @@ class Stage:
                 _Comparison(connection, read, batch).write()
             read.duplicates.keep_up(connection)
             run.note(connection, read_account=dump(read.tally.account()))
+
+    def _count(self, outcomes: Sequence[RowOutcome], unchanged: Collection[int]) -> None:
+        self._read.tally.begin(outcomes, len(unchanged))
+        flags = self._read.marks.known
+        for entry_id in unchanged:
+            flags[entry_id] |= _UNCHANGED
 
     def close(
         self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None = None, *, is_short: bool = False

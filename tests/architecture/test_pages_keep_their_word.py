@@ -1,20 +1,28 @@
-"""What the pages for people name is there: verbs, options, make targets, files, variables, exit codes."""
+"""What the pages for people name is there, what is generated from the code says what it does, and the site is whole."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 
 import pytest
 from architecture.places import ROOT
 from commands import every_command
+from reference_pages.__main__ import generated_files, write_commands
 
+from pipelines.cli.schema import DOCUMENTS, file_name
 from pipelines.run.outcome import ExitCode
+
+DOCS = ROOT / "docs"
 
 README = (ROOT / "README.md").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md")))
 SESSION = "docs/screenshots/session.txt"
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -104,11 +112,46 @@ def _is_test(path: str, name: str) -> bool:
 
 
 def test_every_row_of_a_trap_names_the_test_that_shows_it() -> None:
-    page = (ROOT / "docs" / "connectors.md").read_text("utf-8").partition("## What they do, and what we do")[2]
+    page = (DOCS / "connectors.md").read_text("utf-8").partition("## What they do, and what we do")[2]
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| trap")]
     assert [row for row in rows if row.count(" | ") == 3 and not _TEST.search(row)] == []
 
 
 def test_pages_name_no_machine_and_no_registry() -> None:
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+    for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md")):
         assert not re.search(r"/home/|/Users/|/root/", path.read_text("utf-8")), path
+
+
+@pytest.mark.parametrize(("path", "write"), [*generated_files()], ids=lambda one: getattr(one, "name", ""))
+def test_what_is_generated_from_the_code_is_what_the_code_says(path: Path, write: Callable[[], str]) -> None:
+    assert path.read_text("utf-8") == write(), "generate it again: make reference"
+
+
+def test_a_schema_is_published_for_each_document_and_an_example_for_each_verb() -> None:
+    assert {path.name for path in (DOCS / "json").iterdir()} == set(map(file_name, DOCUMENTS))
+    sections = re.split(r"^## eventsync (.+)$", write_commands(), flags=re.MULTILINE)[1:]
+    pairs = list(zip(sections[::2], sections[1::2], strict=True))
+    assert len(pairs) > 25
+    assert [verb for verb, section in pairs if "```sh\n" not in section or f"eventsync {verb}" not in section] == []
+
+
+def test_the_page_about_the_environment_names_what_is_read_and_nothing_else() -> None:
+    """What modules ask the environment for, and what they read from files that it names."""
+    modules = [(ROOT / "pipelines" / name).read_text("utf-8") for name in ("settings.py", "telemetry/tracing.py")]
+    read = {name for text in modules for name in re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)}
+    read |= {f"{name}_FILE" for text in modules for name in re.findall(r'\.(?:secret|header)\("([A-Z_]+)"\)', text)}
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", (DOCS / "environment.md").read_text("utf-8"), re.MULTILINE)) == read
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_asks_no_other_machine_for_anything(tmp_path: Path) -> None:
+    """MkDocs itself looks at every link and anchor, and for pages that have no place in one of the parts."""
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", DOCS / "site" / "mkdocs.yml", "--site-dir", tmp_path]
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1", **nowhere}
+    built = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr + built.stdout
+    site = {path.name: path.read_text("utf-8") for path in tmp_path.rglob("*.html")}
+    assert len(site) > 30
+    loaded = re.compile(r"""<(?!a\b)\w+[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*""")
+    assert {name: found for name, page in site.items() if (found := loaded.findall(page))} == {}

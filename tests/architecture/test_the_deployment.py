@@ -1,6 +1,4 @@
-"""The files of deploy/: each can be read by who reads it, agrees with the code and with its neighbours, and
-keeps secrets and rights where they are needed.
-"""
+"""The files of deploy/ agree with the code and with each other, and keep secrets and rights where they are needed."""
 
 from __future__ import annotations
 
@@ -19,11 +17,8 @@ import pytest
 import yaml
 from architecture.places import ROOT
 from commands import every_command
-from dagster._core.instance.config import dagster_instance_config
-from dagster._core.workspace.load import location_origins_from_yaml_paths
 
 from pipelines.before_serving import DAGSTER_YAML
-from pipelines.orchestration.names import LOCATION
 
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = DEPLOY / "Containerfile"
@@ -46,33 +41,19 @@ def _after(option: str, command: list[str]) -> str:
     return command[command.index(option) + 1]
 
 
-def test_dagster_takes_settings_that_are_the_command_lines_but_for_where_its_history_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_of_dagster_are_the_command_lines_but_for_where_its_history_is() -> None:
     settings = yaml.safe_load((DEPLOY / "dagster.yaml").read_text("utf-8"))
     assert settings.pop("storage") == {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}}
     assert settings == HERE
-    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://eventsync@postgres/dagster")
-    shutil.copy(DEPLOY / "dagster.yaml", tmp_path)
-    read, _ = dagster_instance_config(str(tmp_path))
-    assert read["storage"].keys() == {"postgres"}
-
-
-def test_webserver_and_daemon_find_the_code_server_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_CODE_HOST", "code")
-    (origin,) = location_origins_from_yaml_paths([str(DEPLOY / "workspace.yaml")])
-    command = SERVICES["code"]["command"]
-    assert (origin.host, str(origin.port), origin.location_name) == ("code", _after("--port", command), LOCATION)  # type: ignore[attr-defined]
-    assert _after("--location-name", command) == LOCATION
 
 
 def test_every_file_that_the_composition_mounts_is_there_or_said_how_to_make() -> None:
     text = (DEPLOY / "compose.yaml").read_text("utf-8")
-    told, services = text.partition("\nname:")[0], SERVICES.values()
+    beginning, services = text.partition("\nname:")[0], SERVICES.values()
     mounted = {volume.split(":")[0] for one in services for volume in one.get("volumes", []) if volume.startswith("./")}
     assert [path for path in mounted if not (DEPLOY / path).is_file()] == []
     secrets = {Path(one["file"]).name for one in COMPOSE["secrets"].values()}
-    assert {name for name in secrets if name in told} == secrets
+    assert {name for name in secrets if name in beginning} == secrets
     assert all(os.access(DEPLOY / path, os.X_OK) for path in mounted if path.endswith(".sh"))
 
 
@@ -86,8 +67,7 @@ def test_every_volume_network_and_secret_of_the_composition_is_declared_and_used
 def test_only_what_works_on_feeds_knows_the_key_and_the_service() -> None:
     knowing = {name for name, one in OURS.items() if "event_api_key" in one["secrets"]}
     assert knowing == {"code", "cli", "watch", "metrics"}
-    told = {name for name, one in OURS.items() if any(variable.startswith("EVENT") for variable in one["environment"])}
-    assert told == knowing
+    assert knowing == {name for name, one in OURS.items() if any(variable.startswith("EVENT") for variable in one["environment"])}
     assert all("env_file" not in one for name, one in OURS.items() if name not in knowing)
 
 
@@ -147,38 +127,31 @@ def test_the_units_of_one_machine_do_what_the_composition_does_and_only_those_th
     units = {path.stem: _service_section(path) for path in UNITS if path.suffix == ".service"}
     code = " ".join(SERVICES["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
     assert units["eventsync-code"]["ExecStart"] == f"/opt/eventsync/bin/{code}"
-    assert units["eventsync-daemon"]["ExecStart"].split()[:2] == ["/opt/eventsync/bin/dagster-daemon", "run"]
     assert "--host 127.0.0.1" in units["eventsync-webserver"]["ExecStart"]
     assert {path.stem for path in UNITS if path.suffix == ".timer"} <= units.keys()
     assert {one["User"] for one in units.values()} == {"eventsync"}
     assert {name for name, one in units.items() if "LoadCredential" in one} == {"eventsync-code", "eventsync-run"}
 
 
-def test_a_cluster_is_told_of_dagster_what_one_machine_is() -> None:
-    daemon, beside = VALUES["dagsterDaemon"], VALUES["additionalInstanceConfig"]
-    assert beside == {name: HERE[name] for name in beside}
-    assert {"concurrency", "run_queue"} <= beside.keys()
-    assert daemon["runCoordinator"] == {"enabled": False}, "its limits and `concurrency` exclude one another"
-    assert "concurrency" not in VALUES
-    monitoring = HERE["run_monitoring"]
-    assert daemon["runMonitoring"]["cancelTimeoutSeconds"] == monitoring["cancel_timeout_seconds"]
-    assert daemon["runMonitoring"]["freeSlotsAfterRunEndSeconds"] == monitoring["free_slots_after_run_end_seconds"]
-    retention = VALUES["retention"]
-    assert retention["schedule"]["purgeAfterDays"] == HERE["retention"]["schedule"]["purge_after_days"]
-    assert HERE["retention"]["sensor"]["purge_after_days"].items() <= retention["sensor"]["purgeAfterDays"].items()
-
-
-def test_a_cluster_runs_our_image_as_nobody_in_particular_and_knows_the_parts_by_the_same_names() -> None:
+def test_a_cluster_runs_our_image_without_rights_and_as_one_machine_runs_it() -> None:
     (code,) = VALUES["dagster-user-deployments"]["deployments"]
-    command = SERVICES["code"]["command"]
-    assert (str(code["port"]), _after("--location-name", code["codeServerArgs"])) == (_after("--port", command), LOCATION)
-    for part in (code, VALUES["dagsterWebserver"], VALUES["dagsterDaemon"]):
+    daemon, beside, purge = VALUES["dagsterDaemon"], VALUES["additionalInstanceConfig"], VALUES["retention"]
+    port, location = _after("--port", SERVICES["code"]["command"]), _after("--location-name", SERVICES["code"]["command"])
+    assert (str(code["port"]), _after("--location-name", code["codeServerArgs"])) == (port, location)
+    for part in (code, VALUES["dagsterWebserver"], daemon):
         assert part["image"]["repository"] == "eventsync"
         assert part["podSecurityContext"]["runAsNonRoot"] is True
         assert part["securityContext"]["allowPrivilegeEscalation"] is False
-    mounted = {volume["name"] for volume in code["volumes"]}
-    assert mounted == {mount["name"] for mount in code["volumeMounts"]}
+    assert {volume["name"] for volume in code["volumes"]} == {mount["name"] for mount in code["volumeMounts"]}
     assert [name for name in code["env"] if name.endswith("STATE_URL")] == _secrets(code["env"]) == []
+    assert beside == {name: HERE[name] for name in beside}
+    assert {"concurrency", "run_queue"} <= beside.keys()
+    assert daemon["runCoordinator"] == {"enabled": False}, "its limits and `concurrency` exclude one another"
+    monitoring = daemon["runMonitoring"]
+    assert monitoring["cancelTimeoutSeconds"] == HERE["run_monitoring"]["cancel_timeout_seconds"]
+    assert monitoring["freeSlotsAfterRunEndSeconds"] == HERE["run_monitoring"]["free_slots_after_run_end_seconds"]
+    assert purge["schedule"]["purgeAfterDays"] == HERE["retention"]["schedule"]["purge_after_days"]
+    assert HERE["retention"]["sensor"]["purge_after_days"].items() <= purge["sensor"]["purgeAfterDays"].items()
 
 
 def _instructions(word: str) -> list[str]:
@@ -203,8 +176,8 @@ def test_the_image_holds_bytecode_that_is_used_without_a_look_at_its_source(tmp_
     subprocess.run([sys.executable, *words[1:-1], str(tmp_path)], check=True)
     (tmp_path / "mappings" / "row_key.py").write_text("raise RuntimeError('compiled again')\n", encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    told = "import mappings.row_key; print(mappings.row_key.__file__)"
-    run = subprocess.run([sys.executable, "-c", told], env=environ, capture_output=True, text=True, check=True)
+    code = "import mappings.row_key; print(mappings.row_key.__file__)"
+    run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert Path(run.stdout.strip()).is_relative_to(tmp_path)
 
 

@@ -1,7 +1,4 @@
-"""What the browser is shown: feeds whose runs went well or did not, their past, a broken file; `eventsync ui` over all of them.
-
-Each test has a feed of its own, so that none sees what another has done.
-"""
+"""What `eventsync ui` shows: feeds that ran well or did not, their past, a broken file; each test has its own feed."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ GROWING = (10, 20, 30)
 BAD, ROWS = 4, 10
 """So many of the braked feed's rows have a day that is none in its second run."""
 DAYS = ("2024-05-01", "2024-05-02", "2024-05-03")
-"""Long ago: the UI hides days that are more than ninety days old, until somebody asks for them."""
+"""Long ago: the UI hides days that are more than ninety days old, until they are asked for."""
 
 _ONCE_A_YEAR = MAPPING.replace('"15 */2 * * *"', '"0 4 1 1 *"')
 """No tick comes while the pages are looked at."""
@@ -30,7 +27,7 @@ _ONCE_A_YEAR = MAPPING.replace('"15 */2 * * *"', '"0 4 1 1 *"')
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is looked at: the address of the UI, the desk behind it, the run that a brake has stopped."""
+    """The address of the UI, the desk behind it, and the run that a brake has stopped."""
 
     ui: str
     desk: Desk
@@ -39,14 +36,6 @@ class Stage:
     def asset(self, feed: str, phase: str, query: str) -> str:
         """The address of an asset's page; `query` names its tab, and what is chosen there."""
         return f"{self.ui}/assets/{feed}/{phase}?{query}"
-
-    def group(self, feed: str) -> str:
-        """The address of the picture of a feed."""
-        return f"{self.ui}/locations/eventsync/asset-groups/{feed.replace('-', '_')}/lineage"
-
-    def made(self) -> set[str]:
-        """The days of the dated feed that were brought in."""
-        return set(self.desk.instance.get_materialized_partitions(dg.AssetKey([DATED, "backfilled"])))
 
 
 @contextmanager
@@ -63,7 +52,6 @@ def staged(folder: Path) -> Iterator[Stage]:
 
 
 def write_feeds(desk: Desk) -> None:
-    """Write a mapping file for each feed, the rows of those that nobody has run yet, and one file with a mistake."""
     for feed in (STEADY, BRAKED, LAUNCHED):
         desk.mapping(feed, source=f"{feed}.csv", text=_ONCE_A_YEAR)
     desk.mapping(BROKEN, source="lost.csv", text=_ONCE_A_YEAR.replace("  title:", "  titel:"))
@@ -75,7 +63,6 @@ def write_feeds(desk: Desk) -> None:
 
 
 def write_rows(desk: Desk, name: str, lines: Iterable[str]) -> None:
-    """Write a partner's file."""
     (desk.folder / name).write_text("\n".join([HEADER, *lines]) + "\n", "utf-8")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+import dagster as dg
 import pytest
-from browser.reading import Heard, choose_days, is_cut, is_red, open_launchpad, visit, write
+from browser.conftest import Heard, is_cut, is_red, visit
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from integration.waiting import until
 from playwright.sync_api import Locator, Page, expect
@@ -16,13 +17,18 @@ VERDICT = f"{BAD} of {ROWS} rows rejected ({BAD / ROWS:.1%}; the feed allows 20.
 ALARMS = ("Failed", "Overdue", "Never", "Missing", "Stale", "Unsynced", "broken")
 
 
+def group(stage: Stage, feed: str) -> str:
+    """The address of the picture of a feed."""
+    return f"{stage.ui}/locations/eventsync/asset-groups/{feed.replace('-', '_')}/lineage"
+
+
 def node(page: Page, phase: str = "") -> Locator:
     """An asset in the picture of a feed, or all of them."""
     return page.locator("foreignObject").filter(has_text="Asset checks").filter(has_text=phase)
 
 
 def test_a_feed_that_is_well_is_three_calm_assets(page: Page, stage: Stage) -> None:
-    visit(page, stage.group(STEADY), "published")
+    visit(page, group(stage, STEADY), "published")
     expect(node(page)).to_have_count(3)
     expect(node(page, "source")).to_contain_text("Observed")
     expect(node(page, "staged")).to_contain_text("7 / 7 Passed")
@@ -34,7 +40,7 @@ def test_a_feed_that_is_well_is_three_calm_assets(page: Page, stage: Stage) -> N
 
 
 def test_a_brake_that_stopped_a_feed_is_red_and_says_why(page: Page, stage: Stage) -> None:
-    visit(page, stage.group(BRAKED), "published")
+    visit(page, group(stage, BRAKED), "published")
     expect(node(page, "staged")).to_contain_text("6 / 7 Passed")
     assert is_red(node(page, "published").get_by_text("Failed", exact=True))
     visit(page, stage.asset(BRAKED, "staged", "view=checks&checkDetail=rejected"), VERDICT)
@@ -51,11 +57,16 @@ def test_the_page_of_a_run_that_was_stopped_says_what_would_help(page: Page, sta
 
 
 def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Stage) -> None:
-    dialog = open_launchpad(page, stage, LAUNCHED)
-    write(page, "resources: {options: {config: {limt: 2}}}")
-    expect(dialog.get_by_text('unexpected config entry "limt"').first).to_be_visible()
-    write(page, "resources: {options: {config: {limit: 2}}}")
+    visit(page, f"{stage.ui}/locations/eventsync/jobs/sync_{LAUNCHED.replace('-', '_')}", "Materialize all")
+    page.get_by_role("button", name="Materialize all").locator("xpath=following::button[1]").click()
+    page.get_by_text("Open launchpad").click()
+    dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("No errors")).to_be_visible()
+    for option, verdict in (("limt", 'unexpected config entry "limt"'), ("limit", "No errors")):
+        dialog.locator(".CodeMirror").first.click()
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(f"resources: {{options: {{config: {{{option}: 2}}}}}}")
+        expect(dialog.get_by_text(verdict).first).to_be_visible()
     dialog.get_by_role("button", name="Materialize").click()
     page.wait_for_url(re.compile("/runs/"))
     expect(page.get_by_text("RUN_SUCCESS").first).to_be_visible()
@@ -68,31 +79,39 @@ def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: S
     visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), mistake)
     assert not is_cut(page.get_by_text(mistake).first)
     expect(page.get_by_text(f"{BROKEN}.yaml").first).to_be_visible()
-    until(lambda: is_told_as_broken(page, stage), what="the sensor that turns the check red")
+    address = stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=checks&checkDetail=loads")
+
+    def is_check_red() -> bool:
+        visit(page, address, "The mapping file can be used.")
+        page.wait_for_timeout(500)
+        failed = page.get_by_text("Failed", exact=True).last
+        return failed.is_visible() and is_red(failed)
+
+    until(is_check_red, what="the sensor that turns the check red")
     visit(page, stage.asset(BROKEN, "staged", "view=overview"), "Its mapping file is broken")
 
 
-def is_told_as_broken(page: Page, stage: Stage) -> bool:
-    """Whether the check of the broken file is red by now."""
-    address = stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=checks&checkDetail=loads")
-    visit(page, address, "The mapping file can be used.")
-    page.wait_for_timeout(500)
-    failed = page.get_by_text("Failed", exact=True).last
-    return failed.is_visible() and is_red(failed)
-
-
 def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
-    choose_days(page, stage, DATED, DAYS).get_by_role("button", name="Launch backfill").click()
-    told = page.get_by_text(re.compile("Created backfill"))
-    expect(told).to_be_visible()
-    visit(page, f"{stage.ui}/runs?view=backfills", told.inner_text().split()[-1])
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days, by file")
+    page.get_by_role("button", name="Materialize").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Show all partitions").click()
+    chosen = dialog.get_by_placeholder(re.compile("^ex: "))
+    chosen.fill(f"[{DAYS[0]}...{DAYS[-1]}]")
+    chosen.press("Enter")
+    expect(dialog.get_by_text("3 partitions").first).to_be_visible()
+    dialog.get_by_role("button", name="Launch backfill").click()
+    launched = page.get_by_text(re.compile("Created backfill"))
+    expect(launched).to_be_visible()
+    visit(page, f"{stage.ui}/runs?view=backfills", launched.inner_text().split()[-1])
     expect(page.get_by_text("3 partitions").first).to_be_visible()
-    until(lambda: stage.made() == set(DAYS), within_s=180, what="the three days")
+    backfilled = dg.AssetKey([DATED, "backfilled"])
+    until(lambda: stage.desk.instance.get_materialized_partitions(backfilled) == set(DAYS), within_s=180, what="the three days")
     visit(page, stage.asset(DATED, "backfilled", f"view=partitions&partition={DAYS[1]}"), "Materialized (3)")
     assert {f"Evening {number}" for number in range(300, 306)} <= set(stage.desk.titles())
 
 
-def test_no_page_shows_the_key_and_none_asks_anybody_else(page: Page, stage: Stage, heard: Heard) -> None:
+def test_no_page_shows_the_key_and_none_asks_another_host(page: Page, stage: Stage, heard: Heard) -> None:
     for path, awaited in (
         (f"/runs/{stage.braked_run}?logType=stderr", "Failure"),
         ("/deployment/config", "run_launcher"),
@@ -101,6 +120,6 @@ def test_no_page_shows_the_key_and_none_asks_anybody_else(page: Page, stage: Sta
     ):
         visit(page, f"{stage.ui}{path}", awaited)
         page.wait_for_timeout(300)
-    assert heard.pieces_of(BRAKED), "what the pages were told is what is searched"
+    assert heard.pieces_of(BRAKED), "what the pages were sent is what is searched"
     assert heard.pieces_of(KEY) == set()
     assert heard.hosts == {stage.ui.removeprefix("http://")}

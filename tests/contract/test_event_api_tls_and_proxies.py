@@ -107,7 +107,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         (LOOPBACK, NOW - timedelta(days=1), True, "certificate has expired"),
         (LOOPBACK, NOW + FOR_EVER, False, "certificate verify failed: self-signed certificate"),
     ],
-    ids=["of another name", "of yesterday", "that nobody trusts"],
+    ids=["of another name", "of yesterday", "untrusted"],
 )
 def test_a_wrong_certificate_is_refused_and_said_so(
     name: x509.GeneralName, until: datetime, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool

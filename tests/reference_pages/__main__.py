@@ -66,7 +66,6 @@ _INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
 
 
 def write_commands() -> str:
-    """The whole page, as Markdown."""
     verbs = list(every_command())
     links = {name: f"[{name}](#eventsync-{name.replace(' ', '-')})" for name, _ in verbs}
     overview = table(("verb", "does"), ((links[name], (verb.help or "").partition("\n\n")[0]) for name, verb in verbs))
@@ -81,13 +80,13 @@ def _section(name: str, verb: typer.core.TyperCommand) -> str:
     return page(f"## eventsync {name}", f"`{usage}`", _text(verb.help or ""), words)
 
 
-def _text(told: str) -> str:
+def _text(text: str) -> str:
     """A docstring as Markdown that needs no indentation: examples are shell blocks, a paragraph is one line."""
     pieces, end = [], 0
-    for found in _INDENTED.finditer(told):
-        pieces += [_paragraphs(told[end : found.start()]), f"```sh\n{dedent(found[0]).strip()}\n```"]
+    for found in _INDENTED.finditer(text):
+        pieces += [_paragraphs(text[end : found.start()]), f"```sh\n{dedent(found[0]).strip()}\n```"]
         end = found.end()
-    return page(*pieces, _paragraphs(told[end:]))
+    return page(*pieces, _paragraphs(text[end:]))
 
 
 def _paragraphs(text: str) -> str:
@@ -122,7 +121,6 @@ _ERROR = "#/$defs/ErrorDocument"
 
 
 def write_documents() -> str:
-    """The whole page, as Markdown."""
     schemas = {verb: document_schema(verb) for verb in DOCUMENTS}
     kinds = {verb: [_kind(one) for one in schema["anyOf"] if one.get("$ref") != _ERROR] for verb, schema in schemas.items()}
     files = {verb: f"[{file_name(verb)}](json/{file_name(verb)})" for verb in schemas}
@@ -211,17 +209,12 @@ _LAUNCHING = """\
 Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, the same as of `eventsync run`. Secrets
 are no part of a run's configuration."""
 
-_TAGS = {
-    names.FEED_TAG: "The feed that it works on.",
-    names.LAUNCHED_BY_TAG: (
-        "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI."
-    ),
-}
+_LAUNCHED_BY = "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI."
+_TAGS = ((names.FEED_TAG, "The feed that it works on."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
 _SEQUENCES = "A schedule that is on from the start runs without anybody's doing; each of them can be switched in the UI."
 
 
 def write_assets() -> str:
-    """The whole page, as Markdown."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "feeds").mkdir()
         (Path(folder) / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
@@ -246,12 +239,12 @@ def write_assets() -> str:
             table(("job", "does"), ((f"`{job.name}`", job.description or "") for job in jobs if not job.name.startswith("__"))),
             "## Schedules and sensors",
             _SEQUENCES,
-            table(("name", "when", "on from the start", "starts"), (*_schedules(repository), *_sensors(repository))),
+            table(("name", "when", "on from the start", "starts"), _automations(repository)),
             "## Launch options",
             _LAUNCHING,
             table(("option", "without it", "says"), options),
             "## Tags",
-            table(("tag of a run", "says"), ((f"`{tag}`", said) for tag, said in _TAGS.items())),
+            table(("tag of a run", "says"), ((f"`{tag}`", said) for tag, said in _TAGS)),
         )
 
 
@@ -266,17 +259,15 @@ def _checks() -> Iterator[tuple[str, str, str, str]]:
         yield f"`{spec.asset_key.path[-1]}`", f"`{spec.name}`", "yes" if spec.blocking else "no", spec.description or ""
 
 
-def _schedules(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
-    for one in sorted(repository.schedule_defs, key=lambda one: one.name):
-        zone = f", {one.execution_timezone}" if one.execution_timezone else ""
-        is_on = one.default_status is dg.DefaultScheduleStatus.RUNNING
-        yield f"`{one.name}`", f"`{one.cron_schedule}`{zone}", "yes" if is_on else "no", f"`{one.job_name}`"
-
-
-def _sensors(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
-    for one in sorted(repository.sensor_defs, key=lambda one: one.name):
-        is_on = one.default_status is dg.DefaultSensorStatus.RUNNING
-        yield f"`{one.name}`", f"every {one.minimum_interval_seconds} s", "yes" if is_on else "no", one.description or ""
+def _automations(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:
+    for schedule in sorted(repository.schedule_defs, key=lambda one: one.name):
+        zone = f", {schedule.execution_timezone}" if schedule.execution_timezone else ""
+        is_on = schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+        yield f"`{schedule.name}`", f"`{schedule.cron_schedule}`{zone}", "yes" if is_on else "no", f"`{schedule.job_name}`"
+    for sensor in sorted(repository.sensor_defs, key=lambda one: one.name):
+        is_on = sensor.default_status is dg.DefaultSensorStatus.RUNNING
+        every = f"every {sensor.minimum_interval_seconds} s"
+        yield f"`{sensor.name}`", every, "yes" if is_on else "no", sensor.description or ""
 
 
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:

@@ -1,7 +1,4 @@
-"""Feeds shown on a page: a mapping, its files and a table of what must become of the rows, taken off the page.
-
-What becomes of them in fact is found with the real readers and the real engine; what a page must show is its test's.
-"""
+"""Feeds shown on a page: a mapping, its files and a table of what must become of the rows, taken off the page."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class ShownFeed:
         with open_source(mapping.source, folder, mapper.columns).read() as reading:
             return list(map(if_unknown, mapper.over(reading.rows)))
 
-    def told(self, outcomes: list[RowOutcome]) -> list[list[str]]:
+    def lines_of(self, outcomes: list[RowOutcome]) -> list[list[str]]:
         """Return the outcomes as the table has them, its header first."""
         header = self.table[0]
         if header == _REASONS:
@@ -116,23 +113,23 @@ def _line(outcome: RowOutcome, paths: list[str]) -> list[str]:
             event = orjson.loads(outcome.body)
             return [outcome.row_key, *(_shown(outcome, event, path) for path in paths)]
         case Rejection():
-            told = f"rejected: {_told(outcome.reasons)}"
+            found = f"rejected: {_codes(outcome.reasons)}"
         case Skipped():
-            told = f"left out: {outcome.because}"
+            found = f"left out: {outcome.because}"
         case Absorbed():
-            told = f"{outcome.into}"
+            found = f"{outcome.into}"
         case Gone():
-            told = "gone"
-    return [outcome.row_key, told, *("" for _ in paths[1:])]
+            found = "gone"
+    return [outcome.row_key, found, *("" for _ in paths[1:])]
 
 
-def _told(reasons: Iterable[Reason]) -> str:
+def _codes(reasons: Iterable[Reason]) -> str:
     return "; ".join(f"{reason.field or 'the row'} {reason.code}" for reason in reasons)
 
 
 def _shown(row: MappedRow, event: Any, path: str) -> str:
     if path == "warned":
-        return _told(row.warnings)
+        return _codes(row.warnings)
     if path == "coverImage":
         return row.cover.url if row.cover else ""
     for step in re.findall(r"[^.\[\]]+", path):

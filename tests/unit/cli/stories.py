@@ -14,20 +14,28 @@ from state.enums import Waiting
 
 IN_CONFLICT = "run => 0\nforget\nswitch idempotency: refuse\nrun => 1\nstates => conflict 3"
 """The state DB was lost, and the service answers 409 for every key that it has seen."""
+RUN_TWICE = "source ROWS\nrun => 0\nsource 1,Jazz again,2030-05-01,19:30,,concert / 2 / 4 / 5\nrun => 0"
+"""The second run finds one row edited, one gone, two that cannot be used."""
+OFFLINE = "source ROWS\nunset EVENT_API_BASE_URL\nunset EVENT_API_KEY"
+BEGINNINGS = {"in conflict": IN_CONFLICT, "run twice": RUN_TWICE, "offline": OFFLINE}
+WITHOUT_FEED = {"runs", "metrics", "state", "prune", "check", "feeds"}
 
 
 def told_in(text: str) -> dict[str, str]:
     """Part a text of several stories, each below its `# title`."""
     stories = (part.partition("\n") for part in text.strip().removeprefix("# ").split("\n# "))
-    return {title: steps.replace("in conflict\n", f"{IN_CONFLICT}\n") for title, _, steps in stories}
+    return {title: "\n".join(BEGINNINGS.get(step, step) for step in steps.splitlines()) for title, _, steps in stories}
 
 
 def follow(decider: Decider, story: str) -> None:
     """Do each line: `words of a command => exit code | a text it shows | !a text it does not show | {part of its document}`.
 
-    `<Jazz>` is the id of the event with that title.
+    The feed is named by itself, except after `eventsync`. `<Jazz>` is the id of the event with that title, `SERVICE` and
+    `FOLDER` are where the service and the working folder are.
     """
-    for line in story.splitlines():
+    places = {"SERVICE": decider.service.base_url, "FOLDER": str(decider.desk.folder)}
+    for written in story.splitlines():
+        line = re.sub("SERVICE|FOLDER", lambda place: places[place[0]], written)
         step, _, seen = re.sub(r"<(\w+)>", lambda title: decider.event_id(title[1]), line).partition(" => ")
         verb, _, rest = step.partition(" ")
         if verb in CHANGES:
@@ -39,23 +47,30 @@ def follow(decider: Decider, story: str) -> None:
 
 
 def _command(decider: Decider, verb: str, rest: str, seen: list[str]) -> None:
-    feed = [] if verb in {"runs", "metrics", "state", "prune"} else [FEED]
+    words = shlex.split(rest) if verb == "eventsync" else [verb, *([] if verb in WITHOUT_FEED else [FEED]), *shlex.split(rest)]
     code = int(seen.pop(0)) if seen and seen[0].isdigit() else None
     documents = [yaml.safe_load(one) for one in seen if one[0] == "{"]
     more = [*(["--no-dagster"] if verb == "run" and "--dry-run" not in rest else []), *(["--json"] if documents else [])]
-    said = decider.desk.run(verb, *feed, *shlex.split(rest), *more, code=code)
-    written = [word for word in rest.split() if word.endswith((".html", ".csv"))]
-    words = " ".join([said.words, *((decider.desk.folder / name).read_text("utf-8-sig") for name in written)])
-    assert "Traceback" not in words
+    said = decider.desk.run(*words, *more, code=code)
+    written = [word for word in words if word.endswith((".html", ".csv"))]
+    shown = " ".join([said.words, *((decider.desk.folder / name).read_text("utf-8-sig") for name in written)])
+    assert "Traceback" not in shown
     assert [one for one in documents if not holds(said.document, one)] == [], said.out
     for text in (one for one in seen if one[0] != "{"):
-        assert (text.removeprefix("!") in words) is (text[0] != "!"), (text, words)
+        assert (text.removeprefix("!") in shown) is (text[0] != "!"), (text, shown)
 
 
 def _source(decider: Decider, rows: str) -> None:
     """Rows that are parted by ` / `; of a row of `ROWS` the first cell will do."""
     known = {row.partition(",")[0]: row for row in ROWS}
-    decider.desk.source([known.get(row, row) for row in rows.split(" / ")])
+    decider.desk.source([known.get(row, row) for row in rows.replace("ROWS", " / ".join(ROWS)).split(" / ") if row])
+
+
+def _file(decider: Decider, words: str) -> None:
+    name, _, text = words.partition(" ")
+    path = decider.desk.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text.replace("\\n", "\n"), "utf-8")
 
 
 def _mapping(decider: Decider, change: str) -> None:
@@ -64,20 +79,45 @@ def _mapping(decider: Decider, change: str) -> None:
     decider.desk.mapping(MAPPING.partition("examples:")[0].replace(old, new.replace("\\n", "\n")) if change else MAPPING)
 
 
+def _edit(decider: Decider, change: str) -> None:
+    """Change the mapping file where it says something, examples included."""
+    old, _, new = change.replace("\\n", "\n").partition(" -> ")
+    path = decider.desk.folder / "feeds" / "town.yaml"
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def _sql(decider: Decider, statement: str) -> None:
+    with closing(sqlite3.connect(decider.desk.state)) as database, database:
+        assert database.execute(statement.replace("NOW", "'2026-11-01T00:00:00.000000+00:00'")).rowcount, statement
+
+
 def _set(decider: Decider, change: str) -> None:
     """Set columns of an entry, as a decision or a read does: its key, then SQL."""
-    key, _, columns = change.replace("NOW", "'2026-11-01T00:00:00.000000+00:00'").partition(" ")
-    with closing(sqlite3.connect(decider.desk.state)) as database, database:
-        assert database.execute(f"UPDATE ledger_entry SET {columns} WHERE row_key = ?", [key]).rowcount == 1
+    key, _, columns = change.partition(" ")
+    _sql(decider, f"UPDATE ledger_entry SET {columns} WHERE row_key = '{key}'")
+
+
+def _key(decider: Decider, scopes: str) -> None:
+    """Go on with a key that may do no more than this."""
+    secret = decider.service.change("/keys", name="few", scopes=scopes.split())["secret"]
+    decider.desk.monkeypatch.setenv("EVENT_API_KEY", secret)
 
 
 CHANGES = {
     "switch": lambda decider, switches: decider.service.switch(**yaml.safe_load(f"{{{switches}}}")),
+    "key": _key,
     "reset": lambda decider, _: decider.service.change("/reset"),
     "forget": lambda decider, _: decider.forget(),
+    "env": lambda decider, words: decider.desk.monkeypatch.setenv(*words.split(maxsplit=1)),
     "unset": lambda decider, name: decider.desk.monkeypatch.delenv(name),
     "source": _source,
+    "file": _file,
+    "delete": lambda decider, name: (decider.desk.folder / name).unlink(),
     "mapping": _mapping,
+    "edit": _edit,
+    "sql": _sql,
     "set": _set,
 }
 
@@ -98,4 +138,5 @@ VIEWS = {
     "waiting": _waiting,
     "listed": lambda decider, words: ", ".join(decider.listed(*words.split())),
     "titles": lambda decider, _: ", ".join(decider.service.titles()),
+    "files": lambda decider, _: ", ".join(sorted(path.name for path in decider.desk.folder.iterdir())),
 }

@@ -1,13 +1,17 @@
-"""`eventsync check`: every mistake at its place, offline; the key, the lists, the source and the channels where asked."""
+"""`check`, `preview`, `explain` and `run --dry-run`: every mistake at its place, and what becomes of rows, without a trace."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lookalikes.notices import Inbox, webhook
-from unit.cli.conftest import FEED, HEADER, MAPPING, Desk, holds
+from unit.cli.conftest import FEED, HEADER, MAPPING, Decider, Desk
+from unit.cli.stories import follow, told_in
 
 from connectors.event_api.answers import AnswerKind, Meaning
 from connectors.event_api.lists import Classifications
@@ -26,11 +30,149 @@ def live_of(document: Any) -> dict[str, Any]:
     return {answer["asked"]: answer for answer in document["feeds"][0]["live"]}
 
 
-def test_sound_files_end_with_0_and_their_examples_are_counted(desk: Desk) -> None:
-    feed = {"feed": FEED, "path": "feeds/town.yaml", "problems": [], "warnings": [], "examples": {"run": 2, "failed": []}}
-    assert desk.run("check", "--json", code=0).document == {"feeds": [feed], "ok": True}
-    (desk.folder / "events.csv").unlink()
-    desk.run("check", code=0)  # a source that is not at hand is not missed
+ROOT = Path(__file__).parents[3]
+TWO_OF_ONE_KEY = "1 / 1 / 2,Hamlet,2030-05-03,20:00,,play / 1,Blues,2030-05-01,19:30,,play / 1 / 3,Hamlet,2030-05-03,20:00,,play"
+STORIES = told_in(
+    """
+# sound files end with 0 and their examples are counted, and a source that is not at hand is not missed
+check => 0 | {feeds: [{feed: town-hall, path: feeds/town.yaml, problems: [], warnings: []}], ok: true}
+check => {feeds: [{examples: {run: 2, failed: []}}]}
+delete events.csv
+check => 0
+# a broken file does not hide what is found in the others
+file feeds/broken.yaml feed: other\\nsource: {kind: csv}\\n
+edit {title: required} -> {title: too_long}
+check => 2 | {ok: false, feeds: {0: {feed: broken, problems: {0: {path: feeds/broken.yaml}}}, 1: {problems: []}}}
+check => {feeds: {1: {examples: {run: 2, failed: [{number: 2, field: title, expected: too_long, found: required}]}}}}
+# an encoding that is no character set is a mistake at its position
+edit ../events.csv -> ../events.csv\\n  encoding: [idna, punycode, undefined, hex, unicode_escape, zlib, rot13]
+check => 2 | feeds/town.yaml:5:14: "idna" is | "punycode" is | "undefined" is | "hex" is | "unicode_escape" is
+check => 2 | "zlib" is | "rot13" is
+# a failing example is shown field by field
+edit event: {title: Jazz, startAt -> event: {title: Jaz, timezone: UTC, startAt
+check => 2 | example 1, title: expected "Jaz", got "Jazz" | example 1, timezone: expected "UTC", got "Europe/Warsaw"
+# what is unwise is a warning and no failure
+edit key: [ID] -> key: [DAY]
+check => 0 | warning: feeds/town.yaml:5:7:
+mapping %Y-%m-%d -> %d/%m/%Y
+check => 0 | warning: | none of the first | startAt: This is not a date | explain town-hall ROW
+# a file may be named by its path wherever it lies
+file elsewhere/readme.txt
+env EVENTSYNC_FEEDS elsewhere
+check feeds/town.yaml => 0 | {feeds: [{feed: town-hall}]}
+check FOLDER/feeds/town.yaml => 0 | {feeds: [{feed: town-hall}]}
+check drafts/none.yaml => 2 | cannot be read
+# settings of Dagster that a person wrote are held against ours
+check => 0 | !dagster.yaml
+file dagster/dagster.yaml telemetry: {enabled: false}\\nfreshness: {enabled: true}\\n
+check => 0 | does not say nux, python_logs, run_launcher,
+# a live check of a sound feed asks the service and the source
+check --live => 0 | {feeds: [{live: {0: {asked: service, told: …SERVICE}, 1: {asked: scopes}, 2: {asked: channels}}}]}
+check --live => 0 | {feeds: [{live: {3: {asked: classifications, told: …version 20}, 4: {asked: contract}, 5: {asked: source}}}]}
+check --live => 0 | {ok: true} | !"ok": false
+# a live check says what is wrong with key and service and still looks at the source
+env EVENT_API_KEY sk-wrong-key-9876
+check --live => 3 | 9876 | !sk-wrong
+env EVENT_API_BASE_URL http://127.0.0.1:1
+check --live => 6
+unset EVENT_API_BASE_URL
+unset EVENT_API_KEY
+check --live => 2 | EVENT_API_BASE_URL is not set | EVENT_API_KEY is not set | ok: source: csv ../events.csv
+# a column that the source at hand lacks is named at each place
+edit from: TITLE -> from: TITEL
+edit key: [ID] -> key: [IDD]
+edit column: KIND -> column: KINDS
+check => 2 | feeds/town.yaml:5:7: events.csv has no column "IDD", did you mean "ID"?
+check => 2 | feeds/town.yaml:7:20: events.csv has no column "KINDS", did you mean "KIND"?
+check => 2 | feeds/town.yaml:11:17: events.csv has no column "TITEL", did you mean "TITLE"?
+# a file to be included is checked with the feeds that include it
+file feeds/_shared.yaml steps:\\n  tidy: [collapze]\\n
+check feeds/_shared.yaml => 2 | is no feed but a file to be included, and no feed beside it | include: [_shared.yaml]
+edit key: [ID] -> include: [_shared.yaml]\\nkey: [ID]
+check feeds/_shared.yaml => 2 | feeds/_shared.yaml is no feed but a file to be included, by feeds/town.yaml
+check feeds/_shared.yaml => 2 | feeds/_shared.yaml:2:10: unknown step "collapze", did you mean "collapse"?
+file feeds/_shared.yaml steps:\\n  tidy: [collapse]\\n
+check feeds/_shared.yaml => {feeds: [{feed: town-hall}], shared: [{path: feeds/_shared.yaml, included_by: [feeds/town.yaml]}]}
+# each row is shown with its place and what becomes of it
+offline
+preview => {feed: town-hall, lists: offline, rows: {0: {place: events.csv:2, row_key: '1', event: {title: Jazz}}}}
+preview => {rows: {1: {rejected: [{field: title, code: required}, {field: startAt, code: not_a_date}]}}}
+preview => {rows: {2: {skipped: online only}, 5: {place: events.csv:7}}}
+preview => 0 | offline (no service is configured) | "title": "Hamlet" | events.csv:3 REJECTED 2
+preview => 0 | startAt (column DAY, found '2030-13-01') | events.csv:4 left out by the rule labelled "online only"
+preview => 0 | read 6 (the whole source) = events 3 + left out 1 + rejected 2
+# the account counts rows and names each unmapped value once
+offline
+source ROWS / 8,Odes,2030-05-04,20:00,,poetry / 9,Chess,2030-05-04,20:00,,game
+preview --rows 0 --all => {account: {read: 8, events: 3, skipped: {online only: 1}, rejected: 4, is_whole: true}}
+preview --rows 0 --all => {account: {reasons: {not_in_lookup: 3, required: 1, not_a_date: 1}}}
+preview --rows 0 --all => {account: {unmapped: [{column: GENRE, found: poetry, count: 2}, {found: game, count: 1}]}}
+# reading stops with the last row shown and the account says so
+offline
+preview --rows 2 => {account: {read: 2, is_whole: false}}
+preview --rows 2 => 0 | so far; --all reads the whole source
+# channels are the service's own, and while it is away the preview goes on offline
+preview => {lists: live, rows: {0: {event: {channelId: 101}}}}
+env EVENT_API_BASE_URL http://127.0.0.1:1
+preview => {lists: offline, why_offline: …no usable answer}
+# a preview leaves no file behind
+offline
+preview => 0
+eventsync preview feeds/town.yaml => 0
+files => events.csv, feeds
+# a source without rows is nothing, and one that is not there is an error with its place
+source
+preview => {account: {read: 0}}
+delete events.csv
+preview => 2 | events.csv
+# rows of one key that contradict each other are rejected as a run rejects them
+source TWO_OF_ONE_KEY
+preview => {rows: {0: {rejected: {0: {hint: another one is at events.csv:5}}}, 1: {absorbed: duplicate}}}
+preview => {rows: {2: {event: {title: Hamlet}}, 3: {rejected: {0: {hint: the first one is at events.csv:2}}}}}
+preview => {rows: {4: {rejected: {0: {hint: the first one is at events.csv:2}}}, 5: {held: '2'}}}
+preview => {account: {reasons: {duplicate_key: 3}}}
+preview => 0 | events.csv:2 REJECTED 1 | events.csv:7 HELD 3: it looks like a copy of 2
+preview => 0 | = events 1 + left out 0 + duplicate 1 + rejected 3 + held 1
+preview --only rejected => {rows: [{place: events.csv:2}, {place: events.csv:5}, {place: events.csv:6}]}
+preview --only events => {rows: [{place: events.csv:4}]}
+preview --only held => {rows: [{place: events.csv:7}]}
+# a row to be explained is found by its key, its place or its number
+source ROWS
+explain 5 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
+explain events.csv:6 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
+explain 7 => {cells: {TITLE: Othello}, outcomes: [{event: {title: Othello}}]}
+# the step that refuses and the rule that leaves out are named
+source ROWS
+explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}
+explain 2 => 0 | refused: This is not a date
+eventsync explain feeds/town.yaml 3 => 0 | left out by the rule labelled "online only"
+# a row that is not there is an error with the nearest key
+source spring-gala,Jazz,2030-05-01,19:30,,concert
+explain sprnig-gala => 2 | did you mean "spring-gala"?
+# a row outside the window is left out until an event of it was sent
+source 7,Medea,2020-05-04,20:00,,play
+mapping online only -> online only\\n  - window: {past: skip}
+explain 7 => 0 | left out by the rule labelled "already over"
+preview => {rows: [{skipped: already over}]}
+mapping
+run
+mapping online only -> online only\\n  - window: {past: skip}
+explain 7 => 0 | outside the window: already over; compared with what was sent
+run => {runs: [{read: {unchanged: 1, filtered: 0}}]}
+# a rehearsal minds limit and keys and what is not read
+run --dry-run --limit 2 => {rehearsals: [{would_send: 2, first: [{row_key: '1'}, {row_key: '5'}]}]}
+run --dry-run --keys 5,6 => {rehearsals: [{first: [{row_key: '5'}, {row_key: '6'}]}]}
+run --stage-only
+delete events.csv
+run --dry-run --publish-only => {rehearsals: [{read: null, would_send: 3}]}
+run --dry-run => 2 | there is no file
+""".replace("TWO_OF_ONE_KEY", TWO_OF_ONE_KEY)
+)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_what_is_wrong_and_what_becomes_of_rows_is_shown_before_a_run(decider: Decider, story: str) -> None:
+    follow(decider, story)
 
 
 def test_every_mistake_is_shown_with_its_place_its_line_and_a_caret(desk: Desk) -> None:
@@ -40,56 +182,6 @@ def test_every_mistake_is_shown_with_its_place_its_line_and_a_caret(desk: Desk) 
     lines = said.out.splitlines()
     snippet = next(number for number, line in enumerate(lines) if "do: [colapse]" in line and "unknown" not in line)
     assert lines[snippet].index("colapse") == lines[snippet + 1].index("^")
-
-
-def test_a_broken_file_does_not_hide_what_is_found_in_the_others(desk: Desk) -> None:
-    desk.mapping("feed: other\nsource: {kind: csv}\n", "broken.yaml")
-    desk.mapping(MAPPING.replace("{title: required}", "{title: too_long}"))
-    document = desk.run("check", "--json", code=2).document
-    broken, failing = document["feeds"]
-    assert (document["ok"], broken["feed"], failing["problems"]) == (False, "broken", [])
-    assert {problem["path"] for problem in broken["problems"]} == {"feeds/broken.yaml"}
-    failed = [{"number": 2, "field": "title", "expected": "too_long", "found": "required"}]
-    assert failing["examples"] == {"run": 2, "failed": failed}
-
-
-def test_a_failing_example_is_shown_field_by_field(desk: Desk) -> None:
-    desk.mapping(MAPPING.replace("event: {title: Jazz, startAt", "event: {title: Jaz, timezone: UTC, startAt"))
-    shown = ('example 1, title: expected "Jaz", got "Jazz"', 'example 1, timezone: expected "UTC", got "Europe/Warsaw"')
-    desk.run("check").assert_told(2, *shown)
-
-
-def test_what_is_unwise_is_a_warning_and_no_failure(desk: Desk) -> None:
-    desk.mapping(MAPPING.replace("key: [ID]", "key: [DAY]"))
-    desk.run("check").assert_told(0, "warning: feeds/town.yaml:5:7: ")
-    desk.mapping(WITHOUT_EXAMPLES.replace("%Y-%m-%d", "%d/%m/%Y"))
-    (feed,) = desk.run("check", "--json", code=0).document["feeds"]
-    (warning,) = (one for one in feed["warnings"] if "none of the first" in one["message"])
-    assert ("startAt: This is not a date" in warning["message"], "explain town-hall ROW" in warning["hint"]) == (True, True)
-
-
-def test_a_file_may_be_named_by_its_path_wherever_it_lies(desk: Desk) -> None:
-    draft = desk.folder / "draft.yaml"
-    draft.write_text(MAPPING.replace("town-hall", "draft"), "utf-8")
-    for word in ("draft.yaml", str(draft)):
-        assert desk.run("check", word, "--json", code=0).document["feeds"][0]["feed"] == "draft"
-    desk.run("check", "drafts/none.yaml").assert_told(2, "cannot be read")
-
-
-def test_settings_of_dagster_that_a_person_wrote_are_held_against_ours(desk: Desk) -> None:
-    assert "dagster.yaml" not in desk.run("check").out
-    (desk.folder / "dagster").mkdir()
-    text = "telemetry: {enabled: false}\nfreshness: {enabled: true}\n"
-    (desk.folder / "dagster" / "dagster.yaml").write_text(text, "utf-8")
-    desk.run("check").assert_told(0, "does not say nux, python_logs, run_launcher,")
-
-
-def test_a_live_check_of_a_sound_feed_asks_the_service_and_the_source(desk: Desk) -> None:
-    with desk.service() as service:
-        answers = live_of(desk.run("check", "--live", "--json", code=0).document)
-    assert list(answers) == ["service", "scopes", "channels", "classifications", "contract", "source"]
-    assert all(answer["ok"] for answer in answers.values())
-    assert (service.base_url in answers["service"]["told"], "version 20" in answers["classifications"]["told"]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -110,42 +202,6 @@ def test_a_live_check_names_what_the_service_or_the_source_lacks(desk: Desk, old
         document = desk.run("check", "--live", "--json", code=2).document
     (failing,) = (answer for answer in live_of(document).values() if not answer["ok"])
     assert (failing["asked"], told in failing["told"], document["ok"]) == (asked, True, False)
-
-
-def test_a_live_check_says_what_is_wrong_with_key_and_service_and_still_looks_at_the_source(desk: Desk) -> None:
-    unset = ("EVENT_API_BASE_URL is not set", "EVENT_API_KEY is not set", "ok: source: csv ../events.csv")
-    desk.run("check", "--live").assert_told(2, *unset)
-    wrong = "sk-wrong-key-of-nobody-9876"
-    with desk.service(secret=wrong):
-        said = desk.run("check", "--live")
-    said.assert_told(3, "9876")
-    assert wrong not in said.words
-    desk.run("check", "--live", code=6)  # it is away now
-
-
-def test_a_column_that_the_source_at_hand_lacks_is_named_at_each_place(desk: Desk) -> None:
-    text = MAPPING.replace("from: TITLE", "from: TITEL").replace("key: [ID]", "key: [IDD]")
-    desk.mapping(text.replace("column: KIND", "column: KINDS"))
-    problems = desk.run("check", "--json", code=2).document["feeds"][0]["problems"]
-    assert [(one["line"], one["column"], one["message"], one["hint"]) for one in problems] == [
-        (5, 7, 'events.csv has no column "IDD"', 'did you mean "ID"?'),
-        (7, 20, 'events.csv has no column "KINDS"', 'did you mean "KIND"?'),
-        (11, 17, 'events.csv has no column "TITEL"', 'did you mean "TITLE"?'),
-    ]
-
-
-def test_a_file_to_be_included_is_checked_with_the_feeds_that_include_it(desk: Desk) -> None:
-    desk.mapping("steps:\n  tidy: [collapze]\n", "_shared.yaml")
-    alone = ("is no feed but a file to be included, and no feed beside it", "include: [_shared.yaml]")
-    desk.run("check", "feeds/_shared.yaml").assert_told(2, *alone)
-    desk.mapping(MAPPING.replace("key: [ID]", "include: [_shared.yaml]\nkey: [ID]"))
-    included = "feeds/_shared.yaml is no feed but a file to be included, by feeds/town.yaml"
-    mistake = 'feeds/_shared.yaml:2:10: unknown step "collapze", did you mean "collapse"?'
-    desk.run("check", "feeds/_shared.yaml").assert_told(2, included, mistake)
-    desk.mapping("steps:\n  tidy: [collapse]\n", "_shared.yaml")
-    shared = [{"path": "feeds/_shared.yaml", "included_by": ["feeds/town.yaml"]}]
-    document = {"feeds": [{"feed": FEED}], "shared": shared, "ok": True}
-    assert holds(desk.told("check", "feeds/_shared.yaml"), document)
 
 
 WITH_CITIES = MAPPING.replace("placeId: krk", "placeId: {from: TITLE, do: [{lookup: cities.csv, ignore: [case]}]}")
@@ -252,3 +308,57 @@ def test_a_probe_is_told_for_what_it_proves(probe: Meaning | None, severity: str
     finding = _scopes(probe)
     assert (finding.severity, finding.ok, finding.exit_code) == (severity, severity != "error", exit_code)
     assert says in finding.told
+
+
+@pytest.mark.parametrize("folder", ["feeds", str(ROOT / "tests" / "feeds")], ids=["two rows of one key", "partners' own"])
+def test_a_preview_of_everything_counts_as_a_first_run_does(decider: Decider, folder: str) -> None:
+    follow(decider, f"source {TWO_OF_ONE_KEY} / {'x' * 2_001},Jazz,2030-05-01,19:30,,concert")  # a key that is too long
+    decider.desk.monkeypatch.setenv("EVENTSYNC_FEEDS", folder)
+    rehearsed = decider.desk.told("run", "--all", "--dry-run")["rehearsals"]
+    assert len(rehearsed) == 1 if folder == "feeds" else len(rehearsed) > 10
+    for one in rehearsed:
+        account = decider.desk.told("preview", one["feed"], "--rows", "0", "--all")["account"]
+        counts = {name: account[name] for name in ("read", "expanded", "duplicate", "grouped", "rejected", "held")}
+        counts |= {"new": account["events"], "filtered": sum(account["skipped"].values())}
+        assert counts == {name: one["read"][name] for name in counts}, one["feed"]
+    if folder == "feeds":
+        assert account["reasons"] == {"duplicate_key": 3, "bad_key": 1}
+
+
+def test_each_field_is_explained_from_the_raw_cell_to_the_value(decider: Decider) -> None:
+    steps = decider.told("explain", "1")["steps"]
+    told = [(step["field"], step["step"], step["goes_in"], step["comes_out"]) for step in steps]
+    assert ("title", "from TITLE", "", "Jazz") in told
+    assert ("startAt", "date", "2030-05-01", "2030-05-01") in told
+    assert ("startAt", "at", "", "2030-05-01T19:30:00+02:00") in told
+    shown = ("events.csv:2, step by step", '"classifications": [', "the ledger does not know it")
+    decider.say("explain", "1").assert_told(0, *shown)
+
+
+def test_a_rehearsal_makes_no_state_db_and_says_exactly_which_keys_the_run_then_sends(decider: Decider) -> None:
+    follow(decider, "source ROWS")
+    (told,) = decider.told("run", "--dry-run")["rehearsals"]
+    assert not decider.desk.state.parent.exists()
+    ran = decider.publish(code=0)
+    counts = {name: count for name, count in told["read"].items() if count}
+    assert (told["outcome"], counts) == ("rehearsed", {"read": 6, "filtered": 1, "rejected": 2, "new": 3})
+    assert [row["place"] for row in told["first"]] == ["events.csv:2", "events.csv:6", "events.csv:7"]
+    assert told["first"][0]["event"]["title"] == "Jazz"
+    with closing(sqlite3.connect(decider.desk.state)) as connection:
+        sent = dict(connection.execute("SELECT row_key, idempotency_key FROM ledger_entry").fetchall())
+    assert {row["row_key"]: row["idempotency_key"] for row in told["first"]} == sent
+    assert (told["read"], told["would_send"]) == (ran["read"], ran["publish"]["delivered"])
+
+
+AFTER_AN_EDIT = """\
+source 1,Jazz again,2030-05-01,19:30,,concert / 5 / 7,Lear,2030-05-05,20:00,,play
+run --dry-run => {rehearsals: [{read: {new: 1, drifted: 1, unchanged: 1}, vanished: 1, would_send: 1}]}
+run --dry-run => {rehearsals: [{first: [{row_key: '7'}]}]}"""
+
+
+def test_a_rehearsal_after_a_run_leaves_every_row_of_the_state_db_as_it_was(decider: Decider) -> None:
+    decider.publish(code=0)
+    with closing(sqlite3.connect(decider.desk.state)) as connection:
+        before = list(connection.iterdump())
+        follow(decider, AFTER_AN_EDIT)
+        assert list(connection.iterdump()) == before

@@ -158,6 +158,19 @@ run => 1
 switch event_items: full
 reconcile => {rows: {0: {row_key: '1', verdict: candidate, why: …but not classifications}}}
 reconcile => {rows: {0: {help: eventsync resolve town-hall 1 --event-id <Jazz>}}}
+# a key that may not read events is told what to ask for
+in conflict
+switch list_scope: events:read
+key channels:read events:create
+reconcile => 3 | GET /events | ask the key's owner | !--resend
+resolve 1 --event-id 77 => {warning: …the service was not asked whether event 77 exists}
+# a key that may not list its channels will do where no channel is named by its slug
+key events:create
+run => 3 | channels:read
+mapping {channel: city-agenda} -> {channel: {from: GENRE}}
+run => 3 | channels:read
+mapping {channel: city-agenda} -> "101"
+run => 0
 """
 )
 
@@ -210,11 +223,3 @@ def test_what_a_decision_logs_of_the_service_is_no_part_of_its_document(
         structlog.get_logger().warning("the pace is not shared any more", trouble=f"a proxy repeats {SECRET}")
     said = capsys.readouterr()
     assert (said.out, "the pace is not shared" in said.err, SECRET in said.err) == ("", True, False)
-
-
-def test_a_key_that_may_not_read_events_is_told_what_to_ask_for(decider: Decider) -> None:
-    follow(decider, f"{IN_CONFLICT}\nswitch list_scope: events:read")
-    secret = decider.service.change("/keys", name="few", scopes=["channels:read", "events:create"])["secret"]
-    decider.desk.monkeypatch.setenv("EVENT_API_KEY", secret)
-    follow(decider, "reconcile => 3 | GET /events | ask the key's owner | !--resend")
-    follow(decider, "resolve 1 --event-id 77 => {warning: …the service was not asked whether event 77 exists}")

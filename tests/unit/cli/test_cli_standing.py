@@ -1,22 +1,26 @@
-"""What waits for a person, as runs, `status`, `rows`, `diff`, `report` and `metrics` show it."""
+"""What was done and what waits for a person, as commands and `metrics` show it; and the state DB: verified, pruned, moved."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import httpx
 import pytest
 from prometheus import samples
-from sqlalchemy import insert, select
-from unit.cli.conftest import FEED, HEADER, MAPPING, Decider
-from unit.cli.stories import follow, told_in
+from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, Decider, Desk
+from unit.cli.stories import RUN_TWICE, follow, told_in
 
+from pipelines.clock import now
 from pipelines.notices import Cause, concerns_of
-from state.database import writing
+from pipelines.settings import current_settings
+from pipelines.telemetry.metrics import CACHE_S, GAUGES, Gauge, MetricsPage, Sample, exposition, serving_metrics
+from state.ledger.ledger import Ledger
 from state.opening import open_database
 from state.queries import LedgerQueries
-from state.tables import EARLIER, ENTRY
 
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 STORIES = told_in(
     """
 # rows that the service has refused redden every run until a person decides
@@ -89,20 +93,175 @@ set 5 drift_kind = 'cancelled', drift_fingerprint = 'cancelled'
 source 10,,,,, / 11,,,,, / 12,,,,, / 13,,,,, / 14,,,,, / 15,,,,,
 run => 5 | {runs: [{standing: {drift: {first: ['5']}}}]}
 run => 5 | waits for a person: drift 1 (5)
+# an earlier event to remove is named by its id everywhere
+mapping publish: -> publish:\\n  on_change: create_draft_again
+run
+source 1,Blues,2030-05-01,19:30,,concert / 5 / 6
+run => {runs: [{standing: {earlier: {count: 1, first: ['1']}}}]}
+waiting => earlier 1
+rows => {rows: [{earlier_event_ids: [<Jazz>], problem: …<Jazz>, hint: …--removed}]}
+diff => 0 | earlier event <Jazz>: remove by hand
+diff => {rows: {0: {earlier_event_ids: [<Jazz>]}}}
+report => {sections: {earlier: {rows: 1}}}
+metrics => 0 | eventsync_rows_waiting | state="earlier"} 1
+# people are shown what was done
+run twice
+status => 0 | waits for a person: rejected 2, drift 1, vanished 1 | held by: nobody
+eventsync status => 0 | rejected 2, drift 1, vanished 1
+eventsync status => 0 | 1 of 1 feed needs a person: town-hall; `eventsync status town-hall` shows what would help
+rows => 0 | GENRE 'poetry': This value is not in the agreed list.
+runs => 0 | read 6 = filtered 1 + rejected 2 + new 3 | new 3 = delivered 3 | read 4 = rejected 2 + unchanged 1 + drifted 1
+explain 5 => 0 | the ledger has it as delivered, event <Hamlet>
+# scripts read what was done
+run twice
+feeds => {feeds: [{counts: {delivered: 3}, drifted: 1, vanished: 1, last_run: {outcome: done}}]}
+status => {feeds: [{waiting: {rejected: 2, drift: 1, vanished: 1}, gate: {is_open: true}, lease: null}]}
+rows => {rows: {0: {state: rejected, row_key: '2'}, 1: {state: rejected, row_key: '4'}, 3: {state: vanished, row_key: '6'}}}
+rows => {rows: {2: {state: drift, row_key: '1', hint: …change event <Jazz> by hand}}}
+rows --state drift => {rows: [{row_key: '1', problem: 'changed since it was sent: title'}]}
+rows --state delivered --limit 1 => {rows: [{row_key: '1'}], is_more: true}
+explain 5 => {lists: live, ledger: [{state: delivered, row_key: '5'}]}
+# the CSV file repeats the partner's columns, and no cell of it is a formula
+run twice
+rows --state rejected --csv out.csv => 0 | "ID","TITLE","DAY","HOUR","KIND","GENRE","place","problem","hint"
+rows --state rejected --csv out.csv => 0 | events.csv:3 | DAY: This is not a date
+rows --state rejected --csv out.csv => 0 | "'=HYPERLINK(1)" | This value is not in the agreed list.
+rows --state drift --csv out.csv => 0 | "row key","state","event" | "1","drift",
+# status needs no service and names the one that was run against
+run
+env EVENT_API_BASE_URL https://elsewhere.example
+eventsync status => 0 | the state DB knows runs at SERVICE
+unset EVENT_API_BASE_URL
+eventsync status => {feeds: [{feed: town-hall}]}
+# feeds lists sources, schedules and broken files without a key
+unset EVENT_API_KEY
+edit key: -> schedule: {cron: "15 6 * * *", timezone: Europe/Warsaw}\\nkey:
+file feeds/broken.yaml feed: x
+feeds => 0 | 15 6 * * * (Europe/Warsaw) | csv ../events.csv | broken: feeds/broken.yaml
+feeds => {feeds: [{feed: town-hall, schedule: {cron: 15 6 * * *, timezone: Europe/Warsaw}}], broken: [{path: feeds/broken.yaml}]}
+# a feed that a brake has stopped needs a person
+source 1 / 2,,,,, / 3,,,,, / 4,,,,, / 5,,,,, / 6,,,,,
+run => 5
+eventsync status => 0 | nothing may be sent: rejected | 1 of 1 feed needs a person
+# the report counts what is new since the last read or a moment
+source 1 / 2
+run
+source 1 / 2 / 4 / 5
+run
+report => {sections: {mend: {rows: 2, new: 1, shown: 2}, online: {rows: 2, new: 1, shown: 2}}}
+report --since 1d => {sections: {mend: {new: 2}}}
+report --since 2099-01-01 => {sections: {mend: {new: 0}}}
+report --since soon => 2 | soon
+report --link javascript:alert({id}) => 2 | javascript:alert({id})
+report --link https://x.example/ => 2 | https://x.example/
+report --html no/x => 2 | no/x
+# before the first run the report says so and nothing is made
+report --html page.html => 0 | Rows to mend (0)
+report => {read_at: null}
+files => events.csv, feeds, page.html
+# values that no lookup knows are listed once each by the run and afterwards
+source ROWS / 8,Odes,2030-05-04,20:00,,poetry / 9,Chess,2030-05-04,20:00,,game
+run => {runs: [{unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}]}
+rows --unmapped => {unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}
+# a sound state DB is called so and what is wrong is listed with its row
+run
+state verify => 0 | all is as it must be
+state verify => {findings: [], entries: 3, state_db: …state.db}
+set 5 event_id = NULL
+set 1 idempotency_key = 'es1-0'
+state verify => 1 | delivered, and has no event id
+state verify => {findings: [{check: key, feed: town-hall, which: '1'}, {check: event, feed: town-hall, which: '5'}]}
+# an older schema is named and left as it is
+run
+sql UPDATE alembic_version SET version_num = '0003'
+state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
+state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
+# where nothing was run there is nothing to verify or carry, and nothing is made
+state verify => 0 | the first run makes it
+state verify => {schema: null}
+state export out.gz => 2 | there is no
+state migrate sqlite:///new.db => 2 | there is no
+state import no.gz => 2 | there is no
+state compact => 2 | is gone
+files => events.csv, feeds
+# the past is counted, then taken out, and no row is sent again
+source ROWS
+run
+sql UPDATE problem_row SET seen_at = '2020' || substr(seen_at, 5), listed_run = ''
+sql UPDATE sync_run SET started_at = '2020' || substr(started_at, 5)
+sql UPDATE ledger_entry SET updated_at = '2020' || substr(updated_at, 5)
+prune --older-than 90d --dry-run => {is_dry: true, removed: {problems: 2, runs: 0, answers: 3, backfills: 0, notices: 0}}
+prune --older-than 90d => 0 | VACUUM
+prune --older-than 90d => {removed: {problems: 0, answers: 0}}
+run => {runs: [{read: {new: 0, unchanged: 3}}]}
+state verify => 0
+# an age that is none or too young is refused
+prune --older-than 90 => 2 | --older-than
+prune --older-than soon => 2 | --older-than
+prune --older-than 12h => 2 | --older-than
+prune --older-than=-3d => 2 | --older-than
+prune --older-than 9999999w => 2 | --older-than
+# a state DB goes into a file and comes back elsewhere
+run
+state export backup.ndjson.gz => 0 | ledger_entry
+state export backup.ndjson.gz => 2 | there already
+state import backup.ndjson.gz => 2 | not empty
+env EVENTSYNC_STATE_URL sqlite:///restored.db
+state import backup.ndjson.gz => {rows: {ledger_entry: 3}}
+rows --state delivered => {rows: [{row_key: '1', event_id: <Jazz>}, {row_key: '5', event_id: <Hamlet>}, {event_id: <Othello>}]}
+state verify => 0
+# a state DB moves, and the next run there sends nothing again
+run
+state migrate sqlite:///elsewhere/new.db => 0 | Now set EVENTSYNC_STATE_URL
+env EVENTSYNC_STATE_URL sqlite:///elsewhere/new.db
+run => {runs: [{read: {new: 0, unchanged: 3}}]}
+state migrate sqlite:///elsewhere/new.db => 2
+# a state DB on its way to a server shows no password
+run
+state migrate postgresql://ann:s3cr3t-w0rd@127.0.0.1:1/x?connect_timeout=2 => 6 | !s3cr3t
+state migrate mysql://ann:s3cr3t-w0rd@db/x => 2 | !s3cr3t | !EVENTSYNC_STATE_URL
+# a service that moved to another address knows its rows there, once
+run
+state rename --service SERVICE https://new.example/api/public/v1/ => {from: SERVICE, to: https://new.example, feeds: [town-hall]}
+state verify => 0
+state rename --service SERVICE https://new.example => 2 | knows no feed at SERVICE
+# a service is not renamed to one whose rows are known
+run
+env EVENTSYNC_NAMESPACE other
+run --stage-only
+sql UPDATE scope SET service = 'https://new.example', destination = 'https://new.example#other' WHERE namespace = 'other'
+state rename --service SERVICE https://new.example => 2 | knows rows at https://new.example already
 """.replace("EVENINGS", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)))
 )
-STORY_OF_AN_EARLIER_EVENT = """\
-waiting => earlier 1
-rows => {rows: [{earlier_event_ids: [4711], problem: …4711, hint: …--removed}]}
-diff => 0 | earlier event 4711: remove by hand
-diff => {rows: {0: {earlier_event_ids: [4711]}}}
-run => {runs: [{standing: {earlier: {count: 1, first: ['1']}}}]}
-report => {sections: {earlier: {rows: 1}}}"""
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_what_waits_is_shown_everywhere_until_a_person_decides(decider: Decider, story: str) -> None:
+def test_commands_show_what_was_done_and_what_waits_and_keep_the_state_db(decider: Decider, story: str) -> None:
     follow(decider, story)
+
+
+def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(decider: Decider) -> None:
+    follow(decider, RUN_TWICE)
+    desk = decider.desk
+    latest, first = desk.told("runs", "--feed", FEED)["runs"]
+    assert latest["started_at"] >= first["started_at"]
+    assert desk.told("runs", "--limit", "1")["runs"] == [latest]
+    desk.run("runs", first["run_id"][:-1]).assert_told(0, "left out: online only 1", "events.csv:5")
+    assert desk.told("runs", latest["run_id"])["stage"]["vanished"] == 1
+    desk.run("runs", "nothing", code=2)
+    desk.run("runs", "2").assert_told(2, "2 runs begin with")
+    for words, shown in (("", 0), (FEED, 1), ("--runs 2", 2), (f"{FEED} --runs 0", 0)):
+        said = desk.run("status", *words.split()).out
+        assert [one["run_id"] in said for one in (latest, first)] == [number < shown for number in range(2)], words
+    assert [len(desk.told("status", *words)["feeds"][0]["runs"]) for words in ((), ("--runs", "1"))] == [2, 1]
+
+
+def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
+    for words in ("feeds", "status", "status town-hall", "rows town-hall", "runs", "metrics", "prune --older-than 90d"):
+        desk.run(*words.split(), code=0)
+        desk.run(*words.split(), "--json", code=0)
+    assert "values that no lookup knows: none" in desk.run("rows", FEED, "--unmapped").out
+    assert not desk.state.parent.exists()
 
 
 def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: Decider) -> None:
@@ -119,27 +278,109 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
     assert "superseded" not in decider.desk.run("status", "opera").out
 
 
-def replaced(decider: Decider, key: str, event_id: int) -> None:
-    """Record an earlier event of a row, as a change that is drafted again leaves it."""
-    engine = open_database(f"sqlite:///{decider.desk.state}")
-    with writing(engine) as connection:
-        entry = connection.execute(select(ENTRY).where(ENTRY.c.row_key == key)).one()
-        kept = ("body", "fingerprint", "row_digest", "twin_digest", "channel_id", "attempts", "sent_run")
-        values = {name: getattr(entry, name) for name in kept} | {"entry_id": entry.id, "event_id": event_id, "revision": 7}
-        connection.execute(insert(EARLIER).values(**values, idempotency_key="k", replaced_at=NOW, is_let_out=True))
-    engine.dispose()
-
-
-def test_an_earlier_event_to_remove_is_named_by_its_id_everywhere(decider: Decider) -> None:
-    decider.publish()
-    replaced(decider, "1", 4711)
-    follow(decider, STORY_OF_AN_EARLIER_EVENT)
-    assert samples(decider.desk.run("metrics").out, "eventsync_rows_waiting", state="earlier") == [1]
+def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decider) -> None:
+    follow(decider, STORIES["an earlier event to remove is named by its id everywhere"])
     follow(decider, "set 5 state = 'held', event_id = NULL")
     engine = open_database(f"sqlite:///{decider.desk.state}")
-    (status,) = LedgerQueries(engine, lambda: NOW).status()
+    (status,) = LedgerQueries(engine, now).status()
     engine.dispose()
-    assert {concern.cause: concern.text for concern in concerns_of(status, (), NOW)} == {
+    assert {concern.cause: concern.text for concern in concerns_of(status, (), now())} == {
         Cause.HELD: "1 row held back as likely copies of known events",
         Cause.EARLIER: "1 row with earlier events to be removed by hand",
-    }, "the owner is notified of both"
+    }
+
+
+def test_what_a_run_holds_is_neither_moved_nor_renamed(decider: Decider) -> None:
+    decider.publish(code=0)
+    engine = open_database(f"sqlite:///{decider.desk.state}")
+    book = LedgerQueries(engine).status()[0].book
+    with Ledger(engine, book.destination, book.feed, namespace="default", now=now).acquire_lease("eventsync run"):
+        follow(decider, "state migrate sqlite:///new.db => 4 | held by eventsync run")
+        follow(decider, "state rename --service SERVICE https://new.example => 4")
+    engine.dispose()
+
+
+def value(page: str, name: str, **labels: str) -> float:
+    (found,) = samples(page, f"eventsync_{name}", feed=FEED, **labels)
+    return found
+
+
+@contextmanager
+def _served(clock_s: list[float]) -> Iterator[tuple[httpx.URL, httpx.Client]]:
+    page = MetricsPage(current_settings(), lambda: clock_s[0])
+    with serving_metrics(page.gauges, "127.0.0.1", 0) as url, httpx.Client(trust_env=False, timeout=60) as http:
+        yield httpx.URL(url), http
+
+
+def test_the_numbers_are_those_of_the_feed(desk: Desk) -> None:
+    with desk.service():
+        desk.sync(code=0)
+        desk.source(ROWS[:-1])
+        desk.sync(code=0)
+        status = desk.told("status")["feeds"][0]
+        page = desk.run("metrics", code=0).out
+    named = re.findall(r"^# TYPE (\w+) gauge$", page, re.MULTILINE)
+    assert named == [name for name in GAUGES if name != "eventsync_braked"]
+    assert {state: value(page, "rows", state=state) for state in status["counts"]} == status["counts"]
+    assert value(page, "rows_waiting", state="vanished") == status["waiting"]["vanished"] == 1
+    assert value(page, "rows_waiting", state="conflict") == 0, "a number to watch is there before it is needed"
+    assert (value(page, "last_read_rows", outcome="read"), value(page, "gate_open")) == (5, 1)
+    ends, done = (value(page, f"{name}_timestamp_seconds") for name in ("last_run_end", "last_done"))
+    assert ends == done >= value(page, "last_run_start_timestamp_seconds")
+
+
+def test_a_run_that_a_brake_stopped_is_the_last_one_but_not_the_last_that_was_done(desk: Desk) -> None:
+    with desk.service():
+        desk.sync(code=0)
+        before = value(desk.run("metrics").out, "last_done_timestamp_seconds")
+        desk.source([f"{number},,2030-05-01,19:30,,concert" for number in range(9)])
+        desk.sync(code=5)
+        page = desk.run("metrics").out
+    assert value(page, "last_done_timestamp_seconds") == before
+    assert (value(page, "last_run_exit_code"), value(page, "gate_open"), value(page, "braked", brake="rejected")) == (5, 0, 1)
+
+
+def test_a_file_for_the_collector_is_whole_at_any_moment(desk: Desk) -> None:
+    desk.run("metrics", "--out", "eventsync.prom", code=0)
+    assert samples((desk.folder / "eventsync.prom").read_text("utf-8"), "eventsync_state_db_up") == [1]
+    assert sorted(path.name for path in desk.folder.iterdir() if path.is_file()) == ["events.csv", "eventsync.prom"]
+
+
+def test_a_state_db_that_cannot_be_read_is_a_number_too_and_heals(desk: Desk) -> None:
+    clock_s = [100.0]
+    with _served(clock_s) as (url, http):
+        desk.state.parent.mkdir()
+        desk.state.write_bytes(b"no database at all, whatever its name says" * 100)
+        assert samples(http.get(url).text, "eventsync_state_db_up") == [0]
+        desk.state.unlink()
+        clock_s[0] += CACHE_S + 0.1
+        answer = http.get(url)
+        assert samples(answer.text, "eventsync_state_db_up") == [1]
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert http.post(url).status_code == 405
+        desk.run("metrics", "--port", str(url.port), "--host", url.host).assert_told(2, "Address already in use")
+    desk.run("metrics", "--json", code=0)
+
+
+def test_many_monitors_cost_as_much_as_one(desk: Desk) -> None:
+    with desk.service():
+        desk.sync()
+    page = MetricsPage(current_settings(), lambda: 50.0)
+    first, asked = page.gauges(), list[object]()
+    monitors = [threading.Thread(target=lambda: asked.append(page.gauges())) for _ in range(8)]
+    for monitor in monitors:
+        monitor.start()
+    for monitor in monitors:
+        monitor.join()
+    assert [each is first for each in asked] == [True] * 8
+
+
+@pytest.mark.parametrize("text", ['C:\\feeds "new"\nline', "é ☃", "{}=,", ""])
+def test_whatever_a_label_says_prometheus_reads_it_back(text: str) -> None:
+    page = exposition([Gauge("eventsync_rows", "Rows.", (Sample({"feed": text, "state": "x"}, 1.5),))])
+    assert samples(page, "eventsync_rows", feed=text) == [1.5]
+
+
+def test_every_name_is_one_that_prometheus_takes() -> None:
+    for name in GAUGES:
+        assert re.fullmatch(r"eventsync_[a-z_]+(?<!_total)(?<!_count)(?<!_sum)(?<!_bucket)", name)

@@ -1,11 +1,14 @@
-"""What commands print, read back from the streams it went to; a run as accounts that balance, its pace and its bar."""
+"""What commands print, read back from the streams it went to, and the file that an editor opens in a spreadsheet program."""
 
 from __future__ import annotations
 
+import csv
 import io
+import itertools
 import json
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -13,6 +16,8 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 from rich.console import Console
 
@@ -20,7 +25,9 @@ from connectors.rate_limit import RateReport
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
 from pipelines.cli.output.console import Output, brakes_table, publish_line, read_line
 from pipelines.cli.output.drawing import drawn_table
+from pipelines.cli.rows import CsvRow, safe_cell, write_csv
 from pipelines.cli.run_report import RunReport, pace_line, show_accounts
+from pipelines.control_characters import replaced
 from pipelines.run.brakes import BrakeResult
 from pipelines.run.publish import pace_numbers
 from pipelines.settings import read_settings
@@ -294,3 +301,57 @@ def test_the_pace_of_a_run_names_the_limit_that_it_met() -> None:
     assert "rate_per_s" not in pace_numbers(unlimited, 10, 1.0)
     assert not pace_line(pace_numbers(unlimited, 10, 1.0) | {"rows_per_s": 0.0, "most_under_way": 0})
     assert pace_line({}) == ""
+
+
+def rejected(number: int, **cells: str) -> CsvRow:
+    return CsvRow(f"events.csv:{number}", "INICIO: This is not a date.", "INICIO: like 24.12.2025", cells)
+
+
+def test_the_partners_own_columns_come_first_keep_their_names_and_ours_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "rejected.csv"
+    assert write_csv(path, [rejected(2, REF="1", NOME="Łódź"), rejected(3, REF="2\r\nlines\tand", place="caf\udce9")]) == 2
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    header, first, second = csv.reader(path.read_text("utf-8-sig").splitlines())
+    assert header == ["REF", "NOME", "place", "eventsync place", "problem", "hint"]
+    assert first == ["1", "Łódź", "", "events.csv:2", "INICIO: This is not a date.", "INICIO: like 24.12.2025"]
+    assert (second[2][:3], second[3]) == ("caf", "events.csv:3")
+    assert '"2\nlines\tand"' in path.read_text("utf-8-sig")
+
+
+@pytest.mark.parametrize(
+    "formula", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-2+3", "+48 123-456", "=", "-", "＝1+1", "-1=2"]
+)
+def test_what_a_spreadsheet_would_run_gets_an_apostrophe(formula: str, tmp_path: Path) -> None:
+    assert safe_cell(formula) == f"'{replaced(formula)}"
+    write_csv(tmp_path / "x.csv", [rejected(2, **{formula: formula})])
+    with (tmp_path / "x.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    assert [row[0] for row in rows] == [f"'{replaced(formula)}"] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["-5", "+48 123", "-12,50", "+1.000,00", "5", "", "a=b", " =x", "'quoted", "02134", "2025-01-01"]
+)
+def test_plain_numbers_and_ordinary_text_stay_as_they_are(text: str) -> None:
+    assert safe_cell(text) == text
+
+
+@given(st.text())
+def test_no_cell_ever_begins_a_formula(text: str) -> None:
+    safe = safe_cell(text)
+    assert safe in {replaced(text), f"'{replaced(text)}"}
+    assert not safe.startswith(("=", "@", "\t", "\r"))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_rows_of_a_file(tmp_path: Path) -> None:
+    row = rejected(2, REF="1", NOME="An evening of songs, tales & slow dances " * 8)
+
+    def peak_of(count: int) -> int:
+        tracemalloc.start()
+        assert write_csv(tmp_path / "rows.csv", itertools.repeat(row, count)) == count
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert peak_of(24_000) < peak_of(12_000) * 1.1

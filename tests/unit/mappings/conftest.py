@@ -37,6 +37,9 @@ EVENT = """event:
   classifications: [music]
   approxLocation.city.placeId: pt-lisboa
 """
+VALID = HEAD + EVENT.replace('startAt: "2026-07-01T18:00:00+01:00"', "startAt: {from: START}").replace(
+    "timezone: Europe/Lisbon", "timezone: {from: ZONE}"
+)
 STEP: TypeAdapter[Step] = TypeAdapter(AnyStep)
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]
@@ -159,6 +162,12 @@ def cases(table: str) -> list[tuple[str, str, str]]:
     lines = [line.split(" | ") for line in table.replace("EMPTY", "").strip("\n").split("\n")]
     pairs = [(written, *pair.split(" => ")) for written, *pairs in lines for pair in pairs]
     return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.split(" ~ ")]
+
+
+def cells_of(written: str) -> dict[str, str]:
+    """Return the cells of a row as a table of cases writes them: texts by their columns, without braces."""
+    cells: dict[str, str] = yaml.load(f"{{{written}}}", yaml.BaseLoader)
+    return cells
 
 
 def check_case(written: str, cell: str, becomes: str) -> None:

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pydantic_core import PydanticCustomError
-from unit.mappings.conftest import EVENT, HEAD, cases
+from unit.mappings.conftest import cases
 
-from mappings.errors import MappingFileError
 from mappings.spec.soql import parse_query
 from mappings.spec.source import SalesforceSource
-from mappings.yaml.loader import parse_feed
 
 QUERIES = cases("""
 plain | SELECT Id, Venue__r.City__c FROM Event__c => Id, Venue__r.City__c
@@ -52,30 +48,6 @@ LONG = "SELECT Id FROM Event__c WHERE Name = '" + "\\'" * 50_000
 def test_what_is_not_one_query_that_reads_is_refused_at_once(_: str, soql: str, said: str) -> None:
     with pytest.raises(PydanticCustomError, match=said):
         parse_query(LONG if soql == "LONG" else soql)
-
-
-CONTRADICTIONS = cases("""
-api | api: rest => names an object or a query
-api | object: Event__c, query: SELECT Id FROM Event__c => names an object or a query
-api | query: SELECT Id FROM E, where: {field: Name, value: x} => where cannot stand beside a query
-api | query: SELECT Id FROM E, incremental: {} => incremental cannot stand beside a query
-api | object: E, api: bulk, children: {Sessions__r: [Name]} ~ query: SELECT COUNT(Id) FROM E, api: bulk => cannot be read in bulk
-api | object: Event__c; DROP => is not an API name | object: Event__c, fields: ["Name, (SELECT"] => is not a field
-api | object: E, where: {field: Name} => = needs a value
-api | object: E, where: {field: Name, op: missing, value: x} => compares with nothing
-api | object: E, where: {field: Name, value: [x, y]} => compares with one value
-api | object: E, where: {field: Name, op: inclueds, value: x} => is not a comparison … did you mean "includes"
-api | object: E, incremental: {overlapp: 5m} => did you mean "overlap"
-api | object: E, incremental: {overlap: -5m} => without the minus
-api | object: E, incremental: {full_every: 0s} => longer than nothing
-""")
-
-
-@pytest.mark.parametrize(("words", "problem"), [case[1:] for case in CONTRADICTIONS])
-def test_a_source_that_contradicts_itself_is_refused(words: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(MappingFileError) as refused:
-        parse_feed(HEAD.replace("kind: csv, path: sample.csv", f"kind: salesforce, {words}") + EVENT, tmp_path / "a.yaml")
-    assert all(part in str(refused.value) for part in problem.split(" … "))
 
 
 def test_how_often_everything_is_read_is_known_of_incremental_sources_only() -> None:

@@ -21,8 +21,8 @@ from mappings.draft.times import find_times
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.spec.values import STEPS
-from mappings.steps.lookups import ALPHA_3, country_codes
-from mappings.steps.step import Family, Kind, Run, Step, StepExample, text_of
+from mappings.steps.lookups import ALPHA_3
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import fix_mojibake
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
@@ -76,11 +76,6 @@ def test_every_step_promises_something_and_shows_it(step: type[Step]) -> None:
     assert all(field.description for field in step.model_fields.values() if field.alias != step.name or field.is_required())
 
 
-def test_a_step_that_does_nothing_cannot_be_declared() -> None:
-    with pytest.raises(TypeError, match='the step "idle" does nothing'):
-        type("Idle", (Step,), {}, name="idle", family=Family.TEXT)
-
-
 ODD = st.one_of(
     st.text(st.characters(), max_size=40),
     st.sampled_from(
@@ -102,7 +97,7 @@ def test_no_text_makes_a_step_do_anything_but_give_a_value_or_refuse(shown: Step
 
 
 LENGTH = 200_000
-PARTS = ("a", "1", " ", "\n", "<", "&amp;", "1,", "http://", "a.", "a@", "Ã©", "10:00 ", "- ", "€1", "(", "[", "**a", "\\u0041")
+PARTS = (*"a1<([ \n\t\u00a0", "&amp;", "1,", "http://", "a.", "a@", "Ã©", "10:00 ", "- ", "€1", "**a", "\\u0041")
 
 
 @contextlib.contextmanager
@@ -144,12 +139,6 @@ def test_no_error_page_of_salesforce_takes_long(part: str) -> None:
         assert one_line("<p>maintenance</p>" + part * LENGTH).startswith("maintenance")
 
 
-@pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", " \u00a0", "\n "])
-def test_a_cell_of_a_million_blanks_is_passed_at_once(blank: str) -> None:
-    tidy = step("{newlines: '|'}")
-    assert tidy("x" + blank * 1_000_000 + "y") == ("x|y" if "\n" in blank else "x" + blank * 1_000_000 + "y")
-
-
 TEXTS = cases(r"""
 {regex_replace: '\bao\b', with: x} | São ao => São x
 {regex_extract: '\d+'} | ٣  => ٣
@@ -163,7 +152,8 @@ zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york 
 zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
 zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
 {country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! is "Germany" meant?
-{country: [en, local]} | schweiz ~ suisse => CH
+{country: [en, de, pt, local]} | schweiz ~ suisse ~ ch ~ che => CH | de ~ deu => DE | pt ~ prt => PT | gb ~ gbr => GB
+{country: [en, de, pt, local]} | ci ~ civ => CI | kr ~ kor => KR | us ~ usa => US | ie ~ irl => IE
 {country: [xx]} | x => ! "xx" is not a language
 """)
 
@@ -186,13 +176,6 @@ def test_mojibake_is_undone_however_often_it_happened(text: str) -> None:
             for byte in broken.encode()
         )
         assert fix_mojibake(broken) == text
-
-
-@pytest.mark.parametrize("two", ["DE", "PT", "GB", "CI", "KR", "US", "CH", "IE"])
-def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
-    codes = country_codes(("en", "de", "pt", "local"))
-    three = next(three for three, code in ALPHA_3.items() if code == two)
-    assert codes[two.lower()] == codes[three.lower()] == two
 
 
 def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
@@ -247,20 +230,3 @@ def test_an_amount_is_read_as_it_was_written_whichever_sign_is_agreed(amount: De
     written = f"{amount:,.2f}".replace(",", "g").replace(".", sign).replace("g", group)
     for agreed, text in ((sign, f"{written} €"), ("either", f"EUR {written}")):
         assert Decimal(price_of(agreed, text).split()[0]) == amount
-
-
-@given(st.lists(st.sampled_from(["5", "12,50", "€", "$", "EUR", "-", "a", "free", "x", "1.250", "donation", " ", "%", "ab"])))
-def test_no_two_currencies_and_no_order_of_words_end_in_anything_but_a_price_or_a_refusal(words: list[str]) -> None:
-    with contextlib.suppress(Refusal):
-        price = step('{price: ",", currency: EUR}')(" ".join(words))
-        least, most = price.get("from"), price.get("to")
-        assert price.get("currency", "EUR") == "EUR"
-        assert least is None or most is None or least <= most
-        assert not price["is_free"] or most in (None, 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(Decimal("12.50"), "12.50"), (7, "7"), (True, "true"), (date(2026, 5, 3), "2026-05-03"), ("x", "x")]
-)
-def test_each_kind_of_value_has_its_plain_text(value: Any, text: str) -> None:
-    assert text_of(value) == text

@@ -1,17 +1,18 @@
-"""Values of an event's fields: lookups, lists, pieces put together, and what is left out of them."""
+"""Values of an event's fields: lookups, lists, pieces put together, what is left out of them, and what each policy does."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
-import yaml
-from unit.mappings.conftest import Build, Mapper, Row, as_text, cases, event_of, mapped, mistakes, rejected, said
+from unit.mappings.conftest import Build, Mapper, Row, as_text, cases, cells_of, event_of, mapped, mistakes, rejected, said
 
 from mappings.compiler.mapper import compile_feed, explain_row
-from mappings.errors import ConfigError
+from mappings.errors import ConfigError, MappingFileError
 from mappings.event import Directory
-from mappings.outcome import Rejection, RowLocation, SourceRow
+from mappings.outcome import Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.spec.values import STEPS
+from mappings.steps.step import Kind
 
 FILES = {
     "words.csv": "word,slug\njazz,music\nacid jazz,club\nexpo,art\nŁódź,city\n",
@@ -66,6 +67,13 @@ locationName: {join: [$base, seven], with: ''} | A: "" => https://ex.org/e/seven
 locationName: {from: A, do: [{strip_prefix: none}, {prefix: 'no. '}, {default: unknown}]} | A: none ~ A: "" => unknown
 locationName: {from: A, do: [{map: {a: b}, on_miss: omit}, {default: unknown}]} | A: none ~ A: "" => unknown
 locationName: {from: A, do: [{map: {a: b}, on_miss: omit}, upper, {default: unknown}]} | A: none ~ A: "" => unknown
+locationName: {join: ["place:us", {from: NO}]} | NO: " " => locationName required NO
+locationName: {join: ["a", {from: NO, do: [trim]}, "b", {first_of: [{from: NO}, {from: A}]}], on_empty: omit} | NO: "" => NOTHING
+locationName: {join: ["a", {from: NO, do: [trim]}, "b", {first_of: [{from: NO}, {from: A}]}], on_empty: omit} | NO: 7 => a 7 b 7
+locationName: {join: [$base, $number], on_empty: omit} | NO: "" => NOTHING | NO: 7 => https://ex.org/e/ 7
+locationName: {join: [$word, {from: NO}], on_empty: omit} | NO: "" => NOTHING | NO: 7 => HTTPS://EX.ORG/E/ 7
+locationName: {join: [{join: [a, b]}, {join: [c, {from: NO}]}], on_empty: omit} | NO: "" => NOTHING | NO: 7 => a b c 7
+locationName: {join: [{first_of: [a, b]}, {from: NO}], on_empty: omit} | NO: "" => NOTHING | NO: 7 => a 7
 offers: [{name: $$5}] | A: "" => name: $5
 offers: [{name: {from: A, on_empty: omit}}] | A: "" => NOTHING
 offers: [{name: Box office, url: 'https://ex.org/desk'}] | A: "" => name: Box office, url: https://ex.org/desk
@@ -86,7 +94,7 @@ coverImage: {image: {from: A}, on_error: reject} | A: tel:123 => coverImage not_
 @pytest.mark.parametrize(("event", "cells", "becomes"), VALUES)
 def test_a_field_gets_what_its_value_says_of_the_row(mapper: Mapper, row: Row, event: str, cells: str, becomes: str) -> None:
     feed = mapper(event=event, top=TOP, files=FILES)
-    outcome = feed(row(**yaml.load(f"{{{cells}}}", yaml.BaseLoader)))
+    outcome = feed(row(**cells_of(cells)))
     found = said(outcome, event.partition(":")[0].partition(".")[0])
     assert found.removeprefix("city: ") == becomes.replace("NOTHING", "")
 
@@ -100,13 +108,13 @@ EMPTY | Porto => LAND "": fill in the column "LAND"
 """)
 
 
-@pytest.mark.parametrize(("land", "city", "told"), UNKNOWN)
-def test_of_several_key_values_the_first_that_is_unknown_is_told(
-    mapper: Mapper, row: Row, land: str, city: str, told: str
+@pytest.mark.parametrize(("land", "city", "reported"), UNKNOWN)
+def test_of_several_key_values_the_first_that_is_unknown_is_reported(
+    mapper: Mapper, row: Row, land: str, city: str, reported: str
 ) -> None:
     event = "approxLocation.city.placeId: {lookup: cities.csv, by: [{from: LAND}, {from: CITY}], ignore: case}"
     outcome = rejected(mapper(event=event, files=FILES)(row(LAND=land, CITY=city)))
-    assert [f'{reason.column} "{reason.found}": {reason.hint}' for reason in outcome.reasons] == [told]
+    assert [f'{reason.column} "{reason.found}": {reason.hint}' for reason in outcome.reasons] == [reported]
 
 
 @pytest.mark.parametrize(
@@ -225,40 +233,6 @@ def test_where_a_row_stands_and_when_the_run_began_can_be_values(build: Build, p
         compile_feed(build(event=META), Directory())
 
 
-IMAGES = "coverImage: {image: [{from: BIG, do: [url]}, {from: SMALL, do: [{split: ' '}]}], on_error: draft}"
-PICTURES = cases("""
-ex.org/big.jpg | ex.org/small.jpg => https://ex.org/big.jpg
-see below | none ex.org/small.jpg => https://ex.org/small.jpg | EMPTY => no cover, draft
-EMPTY | ex.org/small.jpg => https://ex.org/small.jpg | EMPTY => no cover
-""")
-
-
-@pytest.mark.parametrize(("big", "small", "becomes"), PICTURES)
-def test_the_first_usable_picture_of_several_is_taken(mapper: Mapper, row: Row, big: str, small: str, becomes: str) -> None:
-    outcome = mapped(mapper(event=IMAGES)(row(BIG=big, SMALL=small)))
-    found = (outcome.cover.url if outcome.cover else "no cover", said(outcome, "status"))
-    assert ", ".join(filter(None, found)) == becomes
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        '["place:us", {from: NO}]',
-        '["a ", {from: NO, do: [trim]}, " b ", {first_of: [{from: NO}, {from: NO2}]}]',
-        "[$base, $number]",
-        "[$word, {from: NO}]",
-        "[{join: [a, b]}, {join: [c, {from: NO}]}]",
-        "[{first_of: [a, b]}, {from: NO}]",
-    ],
-)
-def test_a_join_is_empty_where_all_its_pieces_but_the_constants_are(pieces: str, mapper: Mapper, row: Row) -> None:
-    required = mapper(top=TOP, files=FILES, event=f"locationName: {{join: {pieces}, with: ''}}")
-    assert said(required(row(NO=" "))).startswith("locationName required")
-    omitted = mapper(top=TOP, files=FILES, event=f"locationName: {{join: {pieces}, with: '', on_empty: omit}}")
-    assert said(omitted(row(NO="")), "locationName") == ""
-    assert said(omitted(row(NO="7")), "locationName").casefold().rstrip("b ").endswith("7")
-
-
 @pytest.mark.parametrize(
     "step",
     [
@@ -272,3 +246,116 @@ def test_no_step_makes_something_of_what_the_steps_before_it_left_empty(step: st
         assert said(compiled(row(NO=cell)), "locationName") == ""
     listed = mapper(event=f"classifications: {{from: NO, do: [{{split: ';', keep_empty: true}}, {step}], on_empty: omit}}")
     assert len(event_of(listed(row(NO="a;;b")))["classifications"]) == 2
+
+
+LOOKUP = {"categories.csv": "path,slug\ncategories/music/jazz,music\nmusic,music\n"}
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "a date": ("trim", '{date: "%Y-%m-%d"}', "soon"),
+    "a part of a list": ('{split: "|"}', "{nth: 3}", "a|b"),
+    "a pattern": ("trim", "{regex_all: a}", "x" * 200_000),
+    "a repair": ("trim", "fix_mojibake", "CafÃ©"),
+    "a lookup": ("trim", "{lookup: categories.csv}", "chess"),
+    "a list of words": ("trim", "{map: {a: b}}", "chess"),
+    "a way of categories": ('{split: "|"}', "{last_in: categories.csv}", "categories|fado"),
+    "a moment": ('{datetime: "%Y-%m-%d %H:%M"}', "{wall_time_in: Europe/Lisbon}", "2026-03-29 01:30"),
+}
+"""A step before it, the step, and a cell that it refuses."""
+POLICIES = ("reject", "omit", "warn", "draft", "{use: X}", "{use: X, warn: true}", "{use: X, draft: true}")
+
+
+def result_of(outcome: RowOutcome, path: str = "locationName") -> tuple[object, bool, bool]:
+    """Return the field (or the rejection), whether the row has a warning, and whether it is a draft."""
+    if isinstance(outcome, Rejection):
+        return "rejected", False, False
+    event = event_of(outcome)
+    return event.get(path), bool(mapped(outcome).warnings), event.get("status") == "draft"
+
+
+def expected(policy: str, kept: object = None) -> tuple[object, bool, bool]:
+    found = "X" if "use" in policy else kept if policy in {"warn", "draft"} else None
+    return ("rejected", False, False) if policy == "reject" else (found, "warn" in policy or "draft" in policy, "draft" in policy)
+
+
+def with_policy(step: str, policy: str, key: str = "on_error") -> str:
+    name = f"{{{step}: true" if not step.startswith("{") else step[:-1]
+    return f"{name}, {key}: {policy}}}"
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_each_policy_of_a_step_changes_what_becomes_of_what_it_refuses(kind: str, mapper: Mapper, row: Row) -> None:
+    before, step, cell = REFUSED[kind]
+    key = "on_miss" if any(word in step for word in ("map:", "lookup:", "last_in:")) else "on_error"
+    for policy in POLICIES:
+        event = f"locationName: {{from: X, do: [{before}, {with_policy(step, policy, key)}]}}"
+        found = result_of(mapper(event=event, files=LOOKUP)(row(X=cell)))
+        assert found == expected(policy, "Café" if kind == "a repair" else None), policy
+
+
+BEFORE = {
+    Kind.LIST: '{split: "|"}, ',
+    Kind.OBJECT: '{price: ",", take: [from, to]}, ',
+    Kind.ANY: '{datetime: "%Y-%m-%d %H:%M"}, ',
+}
+"""A step that gives what a step takes that takes no text."""
+
+
+@pytest.mark.parametrize("name", sorted(name for name, step in STEPS.items() if not step.refuses))
+def test_a_policy_of_a_step_that_refuses_nothing_is_a_mistake_with_its_place(name: str, mapper: Mapper) -> None:
+    step = STEPS[name].examples[0].step
+    before = BEFORE.get(STEPS[name].takes, "")
+    with pytest.raises(MappingFileError, match=f'on_error never applies: the step "{name}" refuses nothing') as caught:
+        mapper(event=f"locationName: {{from: X, do: [{before}{with_policy(step, 'omit')}]}}")
+    assert caught.value.problems[0].column > len("  locationName: {from: X, do: [")
+
+
+DATE = '{date: "%Y-%m-%d"}'
+AT = 'at: {day: {from: X, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon, all_day: "00:00"}'
+IN_ZONE = "in_zone: {moment: {from: X, do: [{iso: moment}]}, zone: Europe/Lisbon}"
+KINDS = {
+    "from": f"from: X, do: [{DATE}]",
+    "from a name": "from: $day",
+    "first_of": f"first_of: [{{from: X, do: [{DATE}]}}]",
+    "join": f"join: [{{from: X, do: [{DATE}]}}, {{from: EMPTY}}]",
+    "choose": f"choose: [{{when: {{column: EMPTY, is: missing}}, then: {{from: X, do: [{DATE}]}}}}]",
+    "at": AT,
+    "in_zone": IN_ZONE,
+    "lookup": f"lookup: categories.csv, by: {{from: X, do: [{DATE}]}}",
+    "a lookup": "lookup: categories.csv, by: {from: X}",
+    "for_each": f"for_each: {{from: X, do: [{DATE}]}}, as: item, give: $item",
+}
+LET = f"let: {{day: {{from: X, do: [{DATE}]}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "cell"),
+    [
+        *[(kind, key, cell) for kind in KINDS for key, cell in (("on_empty", ""), ("on_error", "soon")) if kind != "a lookup"],
+        ("a lookup", "on_miss", "chess"),
+    ],
+)
+def test_each_policy_of_a_value_changes_what_becomes_of_it(kind: str, key: str, cell: str, mapper: Mapper, row: Row) -> None:
+    top = LET if kind == "from a name" else ""
+    for policy in POLICIES:
+        compiled = mapper(event=f"locationName: {{{KINDS[kind]}, {key}: {policy}}}", top=top, files=LOOKUP)
+        assert result_of(compiled(row(X=cell))) == expected(policy), policy
+
+
+@pytest.mark.parametrize(("key", "cell"), [("on_empty", ""), ("on_error", "town")])
+def test_each_policy_of_a_channel_changes_what_becomes_of_it(key: str, cell: str, mapper: Mapper, row: Row) -> None:
+    for policy in POLICIES:
+        event = f"channelId: {{channel: {{from: X}}, {key}: {policy}}}".replace("use: X", "use: 7")
+        compiled = mapper(event=event, directory=Directory(channels={"city": 7}))
+        found, warned, is_draft = result_of(compiled(row(X=cell)), "channelId")
+        is_used = policy.startswith("{")
+        assert (found, warned, is_draft) == ((7, *expected(policy)[1:]) if is_used else ("rejected", False, False)), policy
+
+
+@pytest.mark.parametrize("outer", ["on_error: omit", "on_error: {use: X}"])
+def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, mapper: Mapper, row: Row) -> None:
+    step = '{date: "%Y-%m-%d", on_error: reject}'
+    other = '{date: "%d/%m/%Y"}'
+    choose = f"{{choose: [{{when: {{column: X, is: present}}, then: {{from: X, do: [{step}]}}}}], {outer}}}"
+    for value in (choose, f"{{first_of: [{{from: X, do: [{step}]}}, {{from: Y, do: [{other}]}}], {outer}}}"):
+        assert result_of(mapper(event=f"locationName: {value}")(row(X="soon"))) == ("rejected", False, False)
+    piece = "{join: [{from: X, on_empty: reject}, {from: Y}], on_empty: omit}"
+    assert result_of(mapper(event=f"locationName: {piece}")(row(X="", Y="y"))) == ("rejected", False, False)

@@ -1,4 +1,4 @@
-"""The drain over a real outbox: requests under way, answers written down, how it stops, what an outage costs."""
+"""The drain over a real outbox: requests under way, answers written down, and when it stops for what answers say together."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import func, select
-from unit.connectors_api.wired import created, page, told
+from unit.connectors_api.wired import created, intent, page, told
 from unit.pipelines.publishing import published
-from unit.state.world import World, receipt, row
+from unit.state.world import World, answer, receipt, row
 from virtual_time import at_once
 
 from connectors.errors import OutageError
-from mappings.delivery import Intent, Verdict
+from mappings.delivery import Answer, Blocked, Conflict, Intent, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
-from pipelines.run.publish import Drain
+from pipelines.run.outcome import BrakeError
+from pipelines.run.preflight import ExpectedRefusal
+from pipelines.run.publish import MOST_IN_A_ROW, PATIENT_ANSWERS, SAME_REFUSALS, Drain, SystemicFailure, patience_with
 from state.errors import StateBusyError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
@@ -189,3 +191,128 @@ def test_failures_with_a_request_id_for_each_key_are_no_outage(world: World, gat
 
     assert isinstance(_cause(world, 12, answers), OutageError) is bool(gateway)
     assert ("pending" in world.states().values()) is bool(gateway)
+
+
+REFUSED = Refusal(answer(400))
+IN_THE_PAST = Refusal(Answer(400, "code", "message", "req", "startAt", "in the past"))
+UNCERTAIN = Uncertain(answer(503))
+RECEIPT = Receipt(1, answer(201))
+
+
+def _causes(verdicts: Sequence[Verdict], patience: int) -> list[SyncError | None]:
+    systemic = SystemicFailure(patience)
+    return [systemic.cause(intent(), verdict) for verdict in verdicts]
+
+
+FORTY = "40 rows in a row were all refused for the same reason: code title too long"
+ALMOST = [REFUSED] * (SAME_REFUSALS - 1)
+TOGETHER: dict[str, tuple[list[Verdict], str]] = {
+    "one went well": ([RECEIPT, *[REFUSED] * 100], ""),
+    "one went well late": ([*ALMOST, RECEIPT, *[REFUSED] * 100], ""),
+    "one is confirmed": ([Unconfirmed(answer(409)), *[REFUSED] * 100], ""),
+    "another issue": ([REFUSED, REFUSED, *[IN_THE_PAST] * 100], ""),
+    "rows of their own": ([Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50, ""),
+    "rows that arrive between them": ([RECEIPT, *[*ALMOST, RECEIPT] * 50], ""),
+    "another refusal between them": ([RECEIPT, *[*ALMOST, IN_THE_PAST] * 50], ""),
+    "a blocked row between them": ([RECEIPT, *[*ALMOST, Blocked(answer(403))] * 50], ""),
+    "a conflict between them": ([RECEIPT, *[*ALMOST, Conflict(answer(409))] * 50], ""),
+    "all first rows: the mapping's fault": ([REFUSED] * SAME_REFUSALS, "too long"),
+    "all passed before": ([*[RECEIPT] * 300, *[REFUSED] * 40], FORTY),
+    "mixed before": ([IN_THE_PAST, *[REFUSED] * 5, RECEIPT, *[REFUSED] * 40], FORTY),
+    "refusals of earlier bodies between them": ([RECEIPT, *[Superseded(answer(400)), REFUSED] * 40], FORTY),
+    "a failing service between them": ([RECEIPT, REFUSED, *[UNCERTAIN, REFUSED] * 39], FORTY),
+}
+
+
+@pytest.mark.parametrize(("verdicts", "words"), TOGETHER.values(), ids=TOGETHER)
+def test_the_same_refusal_stops_a_run_once_it_outgrows_what_may_be_bad_and_nothing_else_does(
+    verdicts: list[Verdict], words: str
+) -> None:
+    *before, cause = _causes(verdicts, patience=40 if words else MOST_IN_A_ROW)
+    assert set(before) == {None}
+    assert (getattr(cause, "brakes", ()), words in str(cause)) == (("same refusal",) if words else (), True)
+
+
+@pytest.mark.parametrize(
+    ("owed", "bad_share", "patience"),
+    [(1, 0.05, 25), (480, 0.05, 25), (500, 0.05, 26), (6000, 0.05, 301), (100, 0.29, 30), (10**6, 0.05, 1000), (50, None, 1000)],
+)
+def test_one_row_more_in_a_row_than_the_feed_lets_be_bad_is_too_many_within_bounds(
+    owed: int, bad_share: float | None, patience: int
+) -> None:
+    assert patience_with(owed, bad_share) == patience
+
+
+def test_after_a_stop_rows_go_one_by_one_until_one_has_passed_and_the_same_refusal_stops_the_next_run_at_once() -> None:
+    systemic = SystemicFailure(stopped_by="code title too long")
+    assert (systemic.cause(intent(), IN_THE_PAST), systemic.is_doubtful) == (None, True)
+    assert isinstance(replace(systemic).cause(intent(), REFUSED), BrakeError)
+    assert (systemic.cause(intent(), RECEIPT), systemic.is_doubtful) == (None, False)
+    assert systemic.cause(intent(), REFUSED) is None
+
+
+ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
+MOVED = ExpectedRefusal("there is none at /api/public/v1/events")
+IN_A_LIST = ExpectedRefusal("", frozenset({"offers[].url"}))
+ANNOUNCED = Refusal(Answer(400, "invalid_request", "invalid", "req-1", "organizer"))
+
+
+def test_before_an_announced_refusal_rows_go_one_by_one_until_one_has_passed(world: World) -> None:
+    world.stage([row(str(number)) for number in range(8)])
+    answers = iter([Refusal(Answer(400, field="title", issue="too long")), Refusal(Answer(400, field="startAt", issue="past"))])
+    under_way: set[str] = set()
+    counts: list[int] = []
+
+    async def deliver(intent: Intent) -> Verdict:
+        under_way.add(intent.key)
+        counts.append(len(under_way))
+        verdict = next(answers, receipt(intent))
+        await asyncio.sleep(0)
+        under_way.discard(intent.key)
+        return verdict
+
+    drain = Drain(world.outbox(), 4, 5.0, lambda _: None, deliver, systemic=SystemicFailure(owed=8, expected=(ORGANIZER,)))
+    asyncio.run(asyncio.wait_for(drain.run(), 30))
+    assert (drain.cause, drain.systemic.has_disproved) == (None, True)
+    assert (counts[:3], max(counts)) == ([1, 1, 1], 4)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answers", "is_explained"),
+    [
+        # however the service spells its place
+        (ORGANIZER, [Answer(422, field=field) for field in ("organizer", "body.organizer", "/organizer", "Organizer")], True),
+        (ORGANIZER, [Answer(422, issue=issue) for issue in ("organizer is required", "Missing property: `organizer`")], True),
+        (IN_A_LIST, [Answer(400, field=f) for f in ("offers[0].url", "/offers/0/url", "body.offers[12].url")], True),
+        (ORGANIZER, [Answer(400, field="title", issue="organizer"), Answer(400, field="coOrganizer")], False),
+        (ORGANIZER, [Answer(400, message="the organizers are many"), Answer(404, message="no channel of this organizer")], False),
+        (ORGANIZER, [Answer(403, message="organizer")], False),
+        (MOVED, [Answer(404), Answer(415)], True),
+        (MOVED, [Answer(403), Answer(400, field="title")], False),
+    ],
+)
+def test_an_announced_refusal_is_recognised_and_no_other_complaint_is_taken_for_it(
+    expected: ExpectedRefusal, answers: list[Answer], is_explained: bool
+) -> None:
+    assert {expected.explains(answer) for answer in answers} == {is_explained}
+
+
+QUIET = [Superseded(Answer(400, field="organizer")), UNCERTAIN, Conflict(Answer(409)), Blocked(Answer(403))]
+HEEDED: dict[str, tuple[list[Verdict], bool, bool]] = {
+    "a route that is gone, by a blocked row": ([Blocked(Answer(404))], False, True),
+    "what says nothing about the contract": ([*QUIET, ANNOUNCED], False, True),
+    "rows that may have been sent earlier say nothing by passing": ([*[RECEIPT] * (2 * PATIENT_ANSWERS), ANNOUNCED], True, True),
+    "one is confirmed": ([Unconfirmed(Answer(409)), ANNOUNCED], False, True),
+    "a row passed": ([RECEIPT, ANNOUNCED], False, False),
+    "many answers: the care does not last for ever": ([*[UNCERTAIN] * PATIENT_ANSWERS, ANNOUNCED], False, False),
+}
+
+
+@pytest.mark.parametrize(("verdicts", "is_unanswered", "is_stopped"), HEEDED.values(), ids=HEEDED)
+def test_a_drain_stops_where_a_row_is_refused_as_announced_until_one_has_disproved_it(
+    verdicts: list[Verdict], is_unanswered: bool, is_stopped: bool
+) -> None:
+    systemic = SystemicFailure(owed=100, expected=(ORGANIZER, MOVED))
+    *before, last = [systemic.cause(intent(is_unanswered=is_unanswered), verdict) for verdict in verdicts]
+    assert set(before) <= {None}
+    assert isinstance(last, BrakeError) is is_stopped

@@ -34,27 +34,19 @@ PAYLOAD: dict[str, Any] = {
 }
 _NUMBERS = count(1)
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SENT: dict[str, Any] = {"state": EntryState.DELIVERED_UNCONFIRMED, "revision": 0, "channel_id": 3, "attempts": 1}
+SENT |= {"origin": "agenda.csv:2", "staged_run": "run-1", "sent_run": "run-1", "created_at": START, "updated_at": START}
+SENT |= dict.fromkeys(("event_id", "unanswered_at", "answer", "drift_body", "drift_kind", "vanished_at"))
+
+
+def body(**changed: Any) -> bytes:
+    return json.dumps(PAYLOAD | changed).encode()
 
 
 def row(*, key: str = "", **changed: Any) -> RowRecord:
     number = next(_NUMBERS)
-    nothing = dict.fromkeys(("event_id", "unanswered_at", "answer", "drift_body", "drift_kind", "vanished_at"))
-    return RowRecord(
-        entry_id=number,
-        row_key=RowKey(f"r{number}"),
-        state=EntryState.DELIVERED_UNCONFIRMED,
-        key=IdempotencyKey(key or f"es1-{number:032x}"),
-        revision=0,
-        body=json.dumps(PAYLOAD | changed).encode(),
-        channel_id=3,
-        attempts=1,
-        origin="agenda.csv:2",
-        staged_run="run-1",
-        sent_run="run-1",
-        created_at=START,
-        updated_at=START,
-        **nothing,
-    )
+    key = key or f"es1-{number:032x}"
+    return RowRecord(entry_id=number, row_key=RowKey(f"r{number}"), key=IdempotencyKey(key), body=body(**changed), **SENT)
 
 
 def event(event_id: int = 1, **fields: Any) -> ListedEvent:
@@ -152,10 +144,6 @@ def test_an_event_of_another_row_is_not_taken_and_what_looks_like_it_is_not_sent
     (found,) = matched([row()], events, OWNED)
     assert (found.verdict, found.event_ids, found.may_be_resent) == (verdict, event_ids, False)
     assert why in found.why
-
-
-def body(**changed: Any) -> bytes:
-    return json.dumps(PAYLOAD | changed).encode()
 
 
 def test_an_event_is_found_by_what_the_source_asks_for_now_or_by_the_baseline_and_else_by_the_pinned_body() -> None:

@@ -14,9 +14,11 @@ from unit.connectors_api.wired import SECRET, api_over
 from unit.connectors_contract.test_contract import ROOT, SPECIFIED, changed
 from virtual_time import at_once, clock
 
+from mappings.event import Directory
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.preflight import CLEAR, Outlook, Preflight
+from pipelines.run.service import ServiceLists
 from state.notes import ServiceNotes
 
 HERE = "https://events.example.org#default"
@@ -137,3 +139,8 @@ def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None
     _notes(engine).write(f"contract of {MAPPING.feed}", kept)
     Preflight(_notes(engine), MAPPING).disprove()
     assert _look(engine, Pages(_told(_ORGANIZER)))[0].expected
+
+
+def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_shown() -> None:
+    lists = (Directory(classifications=slugs) for slugs in (None, frozenset[str](), frozenset({"music"})))
+    assert len({ServiceLists(one, None).evidence for one in lists}) == 3

@@ -1,4 +1,4 @@
-"""Stopping in good order: the first signal asks, the second one leaves, and no result is lost."""
+"""Stopping in good order, and a feed held while a run works on it: no result is lost, nothing leaves after a long silence."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import pytest
+import structlog
+from integration.waiting import until
+from structlog.contextvars import bound_contextvars
+from structlog.testing import LogCapture
 
+from mappings.errors import SyncError, TransientError
+from pipelines.run.context import FRESH_S, LeaseKeeper
+from pipelines.run.publish import Drain
 from pipelines.run.signals import raise_if_stopped, run_async, signals_deferred, signals_raised, wait_to_be_stopped
+from state.errors import LeaseLostError
+from state.ledger.lease import LEASE_TTL_S
+from state.ledger.outbox import Outbox
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +99,90 @@ def test_a_signal_ends_a_wait_at_whatever_moment_it_comes(delay_s: float) -> Non
         threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
         with pytest.raises(KeyboardInterrupt):
             wait_to_be_stopped()
+
+
+BEAT_S = 0.01
+NO_OUTBOX = cast("Outbox", None)
+LOST = LeaseLostError("another run has the feed")
+BUSY = TransientError("the state DB is held by another process")
+
+
+@dataclass
+class Paper:
+    """A lease that fails as it is told to; and a clock to turn by hand, which it is called for."""
+
+    token: int = 1
+    trouble: SyncError | None = None
+    renewed: int = 0
+    released: int = 0
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+    def renew(self) -> None:
+        self.renewed += 1
+        if self.trouble:
+            raise self.trouble
+
+    def release(self) -> None:
+        self.released += 1
+        if self.trouble:
+            raise self.trouble
+
+    def kept(self, beat_s: float = 60) -> LeaseKeeper:
+        return LeaseKeeper(self, self, beat_s=beat_s)
+
+
+def test_a_held_feed_is_renewed_though_the_state_db_is_busy_for_a_while_and_released_in_the_end() -> None:
+    paper = Paper(trouble=BUSY)
+    with paper.kept(BEAT_S):
+        until(lambda: paper.renewed > 3)
+        paper.trouble = None
+        before = paper.renewed
+        until(lambda: paper.renewed > before + 1)
+    assert paper.released == 1
+
+
+def test_once_the_feed_is_known_to_be_lost_nothing_leaves_and_no_beat_asks_again() -> None:
+    paper = Paper(trouble=LOST)
+    with paper.kept(BEAT_S) as hold:
+        until(lambda: "eventsync-heartbeat" not in {thread.name for thread in threading.enumerate()})
+        with pytest.raises(LeaseLostError):
+            asyncio.run(hold.assure())
+    assert (paper.renewed, paper.released) == (2, 1), "and a lease that cannot be released is no fault of the run"
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "trouble", "asked", "left"),
+    [(FRESH_S, LOST, 0, 20), (LEASE_TTL_S * 3, None, 1, 20), (FRESH_S + 0.1, LOST, 20, 0), (FRESH_S + 0.1, BUSY, 20, 0)],
+    ids=["a moment ago", "stopped for long", "lost meanwhile", "the state DB is busy"],
+)
+def test_after_a_silence_requests_leave_once_the_feed_is_known_to_be_ours_which_is_asked_once_for_all_of_them(
+    silent_s: float, trouble: SyncError | None, asked: int, left: int
+) -> None:
+    paper = Paper(trouble=trouble)
+
+    async def send(hold: LeaseKeeper) -> None:
+        async with Drain(NO_OUTBOX, 1, 1.0, lambda _rows: None, assure=hold.assure).passage():
+            """Leave."""
+
+    async def many(hold: LeaseKeeper) -> list[BaseException | None]:
+        return await asyncio.gather(*(send(hold) for _ in range(20)), return_exceptions=True)
+
+    with paper.kept() as hold:
+        paper.at = silent_s
+        assert asyncio.run(many(hold)) == [None] * left + [trouble] * (20 - left)
+    assert paper.renewed == asked
+
+
+def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:
+    heard = LogCapture()
+    former = structlog.get_config()["processors"]
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, heard])
+    try:
+        with bound_contextvars(feed="town-hall", run_id="r1"), Paper(trouble=BUSY).kept(BEAT_S):
+            until(lambda: bool(heard.entries), what="a beat that fails")
+    finally:
+        structlog.configure(processors=former)
+    assert {(entry["feed"], entry["run_id"]) for entry in heard.entries} == {("town-hall", "r1")}

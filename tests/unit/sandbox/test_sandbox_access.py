@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.sandbox.bench import PNG, READER, STARTER, Bench, Event, InProcess, Open, refusal
+from unit.sandbox.conftest import PNG, READER, STARTER, Bench, Event, InProcess, Open, refusal
 
 NO_KEY = (401, "invalid_api_key")
 

@@ -6,80 +6,73 @@ import asyncio
 
 import httpx
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.sandbox.bench import EVENTS, Bench, Event, Open, refusal
+from unit.sandbox.conftest import EVENTS, Bench, Event, Open, refusal
 
 from sandbox.server import app_of
 from sandbox.service import Environment, open_sandbox
-from sandbox.switches import Switches
+from sandbox.switches import Switches, parse_switches
 
-CITY = "approxLocation.city"
-REFUSED = [
-    *(
-        ({name: ...}, name, "is required")
-        for name in ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation")
-    ),
-    *(({"channelId": odd}, "channelId", "integer") for odd in (None, "101", True)),
-    ({"title": 7}, "title", "string"),
-    ({"title": " \t"}, "title", "blank"),
-    ({"title": "x" * 301}, "title", "300"),
-    ({"startAt": 1}, "startAt", "string"),
-    *(({"startAt": text}, "startAt", "offset") for text in ("2026-05-01", "2026-05-01T19:30:00", "2026-05-01T19:30:00+0200")),
-    ({"startAt": "2026-05-01 19:30:00+02:00"}, "startAt", "offset"),
-    *(({"startAt": f"2026-{text}:30:00+02:00"}, "startAt", "exists") for text in ("02-30T19", "05-01T25")),
-    ({"endAt": None}, "endAt", "string"),
-    ({"endAt": "2026-05-01T19:29:59+02:00"}, "endAt", "before"),
-    *(({"timezone": name}, "timezone", "IANA") for name in ("CEST/Warsaw", "+02:00")),
-    ({"timezone": 2}, "timezone", "string"),
-    ({"status": "public"}, "status", "draft"),
-    *(({"classifications": odd}, "classifications", "array") for odd in ("music", ["music", 3])),
-    ({"classifications": []}, "classifications", "at least one"),
-    ({"classifications": ["music", "polka"]}, "classifications", "polka"),
-    ({"approxLocation": "Kraków"}, "approxLocation", "object"),
-    ({"approxLocation": {}}, CITY, "required"),
-    ({"approxLocation": {"city": None}}, CITY, "object"),
-    ({"approxLocation": {"city": {"name": "Kraków"}}}, f"{CITY}.placeId", "required"),
-    ({"approxLocation": {"city": {"placeId": ""}}}, f"{CITY}.placeId", "blank"),
-    ({"approxLocation": {"city": {"placeId": "krk", "name": 1}}}, f"{CITY}.name", "string"),
-    ({"approxLocation": {"city": {"placeId": "krk", "countryCode": "pl"}}}, f"{CITY}.countryCode", "uppercase"),
-    ({"locationName": ["Piec Art"]}, "locationName", "string"),
-    ({"coverImage": "5001"}, "coverImage", "integer"),
-    ({"coverImage": 5001}, "coverImage", "5001"),
-    ({"coverImage": 2**63}, "coverImage", "media"),
-    ({"offers": {}}, "offers", "array"),
-    ({"offers": ["free"]}, "offers[0]", "object"),
-    ({"offers": [{}, {"name": 1}]}, "offers[1].name", "string"),
-    *(({"offers": [{"url": url}]}, "offers[0].url", "http") for url in ("javascript:alert(1)", "https://")),
-    ({"offers": [{"availability": "sold out"}]}, "offers[0].availability", "available"),
-    ({"offers": [{}] * 51}, "offers", "50"),
-]
+REFUSED = """
+channelId: GONE ~ title: GONE ~ startAt: GONE ~ timezone: GONE ~ classifications: GONE ~ approxLocation: GONE => is required
+channelId: null ~ channelId: "101" ~ channelId: true => integer
+title: 7 ~ startAt: 1 ~ endAt: null ~ timezone: 2 ~ locationName: [Piec Art] => string
+title: " \t" => blank
+title: LONG => 300
+startAt: "2026-05-01" ~ startAt: "2026-05-01T19:30:00" => offset
+startAt: "2026-05-01T19:30:00+0200" ~ startAt: "2026-05-01 19:30:00+02:00" => offset
+startAt: "2026-02-30T19:30:00+02:00" ~ startAt: "2026-05-01T25:30:00+02:00" => exists
+endAt: "2026-05-01T19:29:59+02:00" => before
+timezone: CEST/Warsaw ~ timezone: "+02:00" => IANA
+status: public => draft
+classifications: music ~ classifications: [music, 3] => array
+classifications: [] => at least one
+classifications: [music, polka] => polka
+approxLocation: Kraków => object
+approxLocation: {} => .city: required
+approxLocation: {city: null} => .city: object
+approxLocation: {city: {name: Kraków}} => .city.placeId: required
+approxLocation: {city: {placeId: ""}} => .city.placeId: blank
+approxLocation: {city: {placeId: krk, name: 1}} => .city.name: string
+approxLocation: {city: {placeId: krk, countryCode: pl}} => .city.countryCode: uppercase
+coverImage: "5001" => integer
+coverImage: 5001 => 5001
+coverImage: 9223372036854775808 => media
+offers: {} => array
+offers: [free] => [0]: object
+offers: [{}, {name: 1}] => [1].name: string
+offers: [{url: "javascript:alert(1)"}] ~ offers: [{url: "https://"}] => [0].url: http
+offers: [{availability: sold out}] => [0].availability: available
+offers: MANY => 50
+"""
+WORDS = {"LONG": "x" * 301, "MANY": [{}] * 51, "GONE": ...}
+PAIRS = (line.split(" => ") for line in REFUSED.strip().splitlines())
 
 
-@pytest.mark.parametrize(("change", "field", "issue"), REFUSED)
+@pytest.mark.parametrize(("change", "becomes"), [(one, becomes) for changes, becomes in PAIRS for one in changes.split(" ~ ")])
 def test_a_field_that_is_wrong_or_missing_is_refused_by_its_path_with_the_issue(
-    bench: Bench, event: Event, change: Event, field: str, issue: str
+    bench: Bench, event: Event, change: str, becomes: str
 ) -> None:
-    answer = bench.create({name: value for name, value in (event | change).items() if value is not ...})
+    ((name, value),) = yaml.safe_load(change).items()
+    value = WORDS.get(value, value) if isinstance(value, str) else value
+    answer = bench.create({field: one for field, one in (event | {name: value}).items() if one is not ...})
     assert refusal(answer) == (400, "invalid_request")
-    details = answer.json()["error"]["details"]
-    assert (details["field"], issue in details["issue"]) == (field, True)
+    details, (path, _, issue) = answer.json()["error"]["details"], becomes.rpartition(": ")
+    assert (details["field"], issue in details["issue"]) == (name + path, True)
     assert bench.stored() == []
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"startAt": "2026-05-01T17:30Z"},
-        {"startAt": "2026-05-01T19:30:00.123456789+02:00"},
+        *({"startAt": start} for start in ("2026-05-01T17:30Z", "2026-05-01T19:30:00.123456789+02:00")),
         {"endAt": "2026-05-01T17:30:00Z"},
-        {"timezone": "Asia/Kathmandu"},
-        {"timezone": "UTC"},
-        {"offers": []},
-        {"offers": [{}]},
+        *({"timezone": zone} for zone in ("Asia/Kathmandu", "UTC")),
+        *({"offers": offers} for offers in ([], [{}])),
         {"approxLocation": {"city": {"placeId": "krk"}}},
-        {"description": {"anything": ["goes"]}},
-        {"title": "雪まつり ❄️ — «кириллица»"},
+        {"title": "雪まつり ❄️ — «кириллица»", "description": {"anything": ["goes"]}},
     ],
 )
 def test_what_the_specification_allows_is_accepted_and_kept_as_it_came(bench: Bench, event: Event, change: Event) -> None:
@@ -137,14 +130,10 @@ def test_what_the_specification_leaves_open_is_a_switch(
     assert (bench.create(event | change).status_code, len(bench.stored())) == (status, status < 400)
 
 
+SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(max_size=8)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
+    SCALARS | TEXTS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=6
 )
 
 
@@ -156,42 +145,30 @@ def test_no_value_of_any_field_makes_the_service_fail(bench: Bench, event: Event
     assert answer.status_code in {201, 400, 403, 404}
 
 
-def answers_to_two_at_once(event: Event, switches: Switches) -> list[httpx.Response]:
+async def _answers_to_two_at_once(event: Event, switches: Switches) -> list[httpx.Response]:
     """Send one request, the same again while the first is in progress, and once more after it."""
+    arrived, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def scene() -> list[httpx.Response]:
-        arrived, may_go_on = asyncio.Event(), asyncio.Event()
+    async def sleep(_: float) -> None:
+        arrived.set()
+        await may_go_on.wait()
 
-        async def sleep(_: float) -> None:
-            arrived.set()
-            await may_go_on.wait()
-
-        app = app_of(open_sandbox(None, switches, "secret", Environment(sleep=sleep)))
-        transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
-            first = asyncio.create_task(http.post(EVENTS, json=event))
-            await arrived.wait()
-            second = await http.post(EVENTS, json=event)
-            may_go_on.set()
-            answers = [await first, second, await http.post(EVENTS, json=event)]
-        app.state.sandbox.close()
-        return answers
-
-    return asyncio.run(scene())
+    app = app_of(open_sandbox(None, switches, "secret", Environment(sleep=sleep)))
+    transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
+        first = asyncio.create_task(http.post(EVENTS, json=event))
+        await arrived.wait()
+        second = await http.post(EVENTS, json=event)
+        may_go_on.set()
+        answers = [await first, second, await http.post(EVENTS, json=event)]
+    app.state.sandbox.close()
+    return answers
 
 
-@pytest.mark.parametrize(
-    ("switches", "retry_after"),
-    [
-        (Switches(latency_ms=5), None),
-        (Switches(latency_ms=5, in_progress="retry_after", retry_after="fraction"), "0.200"),
-    ],
-    ids=["without a time", "with a time"],
-)
-def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(
-    event: Event, switches: Switches, retry_after: str | None
-) -> None:
-    first, second, third = answers_to_two_at_once(event, switches)
+@pytest.mark.parametrize(("words", "wait"), [("", None), (" in_progress=retry_after retry_after=fraction", "0.200")])
+def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(event: Event, words: str, wait: str | None) -> None:
+    switches = parse_switches(f"latency_ms=5{words}".split())
+    first, second, third = asyncio.run(_answers_to_two_at_once(event, switches))
     assert (first.status_code, second.status_code, third.status_code) == (201, 409, 201)
     assert first.content == third.content
-    assert second.headers.get("retry-after") == retry_after
+    assert second.headers.get("retry-after") == wait

@@ -111,8 +111,7 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
 def as_failures(context: StepContext) -> Iterator[None]:
     """Raise every error of the block as a `Failure` that says what would help and whether a retry can.
 
-    A permanent one also forbids the daemon to retry the run. A retry in seconds may succeed after a transient error, but for
-    another run's lease and a long pause.
+    A retry in seconds may succeed after a transient error, but for another run's lease and a long pause.
     """
     set_origin(context.instance, context.run.run_id)
     try:
@@ -120,20 +119,25 @@ def as_failures(context: StepContext) -> Iterator[None]:
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
-        outcome, retry_in_s = outcome_of(error), float("inf")
-        if not isinstance(error, TransientError):
-            forbid_run_retry(context)
-        elif not isinstance(error, HeldByAnotherError | LeaseLostError):
-            retry_in_s = error.retry_after_s or 0.0
-        raise dg.Failure(
-            description=replaced(outcome.text),
-            metadata={
-                "outcome": outcome.name,
-                "exit_code": int(outcome.exit_code),
-                "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
-            },
-            allow_retries=retry_in_s <= STEP_DELAY_S,
-        ) from error
+        raise _failure_of(context, error) from error
+
+
+def _failure_of(context: StepContext, error: SyncError) -> dg.Failure:
+    """Return the failure of a step, which says what would help; the daemon does not retry the run after a permanent error."""
+    outcome, retry_in_s = outcome_of(error), float("inf")
+    if not isinstance(error, TransientError):
+        forbid_run_retry(context)
+    elif not isinstance(error, HeldByAnotherError | LeaseLostError):
+        retry_in_s = error.retry_after_s or 0.0
+    return dg.Failure(
+        description=replaced(outcome.text),
+        metadata={
+            "outcome": outcome.name,
+            "exit_code": int(outcome.exit_code),
+            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+        },
+        allow_retries=retry_in_s <= STEP_DELAY_S,
+    )
 
 
 @contextmanager
@@ -193,9 +197,8 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         _log(context, result.notices)
         metadata = _without_zeros(context, staged_key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
         yield dg.MaterializeResult(metadata=metadata, check_results=_brake_results(staged_key, result))
-        if result.stopping:
-            with as_failures(context):  # else Dagster fails the step itself, with its own stack trace
-                raise brake_error(result.stopping, feed)
+        if result.stopping:  # else Dagster fails the step by itself, without its sentence
+            raise _failure_of(context, brake_error(result.stopping, feed)) from None
 
     @dg.asset(
         key=published_key,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import yaml
@@ -17,13 +15,10 @@ from unit.shown_feeds import ShownFeed, feeds_shown
 
 from mappings.examples import run_examples
 from mappings.outcome import Rejection
-from mappings.reasons import Refusal
 from mappings.spec.values import COMPANIONS, MARKERS, STEPS, From
 from mappings.steps.formats import BETWEEN_WORDS, OPENING_WORDS
 from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
-from mappings.steps.zones import localiser
 from mappings.yaml.loader import parse_feed
-from mappings.zones import find_zone
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,21 +111,6 @@ def test_a_step_does_what_the_page_shows(step: str, text: str, shown: str) -> No
         assert (f"{found}:" if found == shown else found).startswith(f"{shown}:")
 
 
-@pytest.mark.parametrize("choice", ["gap", "overlap"])
-def test_the_page_shows_changes_of_clocks_as_the_code_makes_them(choice: Literal["gap", "overlap"]) -> None:
-    (table,) = re.findall(rf"^(\| zone \|.* `{choice}: \w+` \|)\n\|[-|]+\|\n((?:\|.*\n?)+)", TIME_PAGE, re.MULTILINE)
-    chosen = re.findall(rf"`{choice}: (\w+)`", table[0])
-    lines = list(rows_of(table[1].rstrip("\n")))
-    assert len(lines) > 7
-    for name, _, wall, *shown in lines:
-        zone = find_zone(name)
-        assert zone is not None
-        moments = [localiser(zone, **{choice: each})(datetime.fromisoformat(wall)) for each in chosen]
-        assert [moment.isoformat(timespec="minutes") for moment in moments] == shown
-        with pytest.raises(Refusal):
-            localiser(zone, **{choice: "reject"})(datetime.fromisoformat(wall))
-
-
 @pytest.mark.parametrize(("block", "head", "table"), BLOCKS)
 def test_a_mapping_does_what_the_page_shows(block: str, head: str, table: str, mapper: Mapper, row: Row) -> None:
     top, _, event = block.partition("event:\n")
@@ -145,8 +125,8 @@ def test_a_mapping_does_what_the_page_shows(block: str, head: str, table: str, m
 
 
 def test_the_page_has_its_tables_and_blocks_and_lists_every_word_that_may_stand_in_a_range() -> None:
-    assert len(SHOWN) > 30
-    assert len(BLOCKS) == 3
+    assert len(SHOWN) > 12
+    assert len(BLOCKS) == 1
     page = " ".join(TIME_PAGE.split())
     assert f"or one of these words: {BETWEEN_WORDS}." in page
     assert f"Before the first: {OPENING_WORDS}." in page

@@ -1,7 +1,7 @@
 """`make reference`: every page and schema that is generated from the code.
 
 commands.md is written from the commands, assets.md from the definitions of one feed as Dagster sees them, documents.md from the
-types of `--json` documents, which are published as JSON Schema in docs/json.
+types of `--json` documents, which are published as JSON Schema in docs/json. Of sandbox.md the table of switches is written.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
 from pipelines.run.context import open_context
 from pipelines.settings import read_settings
+from sandbox.switches import Switches, accepted_values, format_switches
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -270,12 +271,26 @@ def _automations(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str
         yield f"`{sensor.name}`", every, "yes" if is_on else "no", sensor.description or ""
 
 
+_SWITCHES = re.compile(r"(?<=<!-- the table of switches, written by `make reference` -->\n).*(?=<!-- the end)", re.DOTALL)
+
+
+def write_sandbox() -> str:
+    """The page as it is, with the table of today's switches."""
+    fields, defaults = Switches.model_fields, format_switches(Switches())
+    rows = ((f"`{name}`", f"`{defaults[name]}`", accepted_values(name), one.description or "") for name, one in fields.items())
+    switches = table(("switch", "default", "values", "what it decides"), rows)
+    text, count = _SWITCHES.subn(lambda _: f"\n{switches}\n\n", (ROOT / "docs" / "sandbox.md").read_text("utf-8"))
+    assert count == 1
+    return text
+
+
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     """Yield each generated file with the function that returns its text."""
     docs = ROOT / "docs"
     yield docs / "assets.md", write_assets
     yield docs / "commands.md", write_commands
     yield docs / "documents.md", write_documents
+    yield docs / "sandbox.md", write_sandbox
     yield docs / "vocabulary.md", lambda: read_vocabulary().text
     yield ROOT / "mappings" / "eventsync.schema.json", lambda: _json(feed_json_schema())
     for verb in DOCUMENTS:

@@ -29,7 +29,7 @@ def main() -> int:
     places = [place for place in every_place() if asked.only in f"{place.trouble.name}, {place.keys.said}"]
     lines = _play(places, console)
     broken = [line for line in lines if line.breach]
-    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "result")
     table = Table(*shown)
     for line in lines if asked.only else broken:
         table.add_row(*(line.cells[name] for name in shown))

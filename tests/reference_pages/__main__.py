@@ -1,8 +1,8 @@
 """`make reference`: every page and schema that is generated from the code.
 
 commands.md is written from the commands, assets.md from the definitions of one feed as Dagster sees them, documents.md from the
-types of `--json` documents, which are published as JSON Schema in docs/json. In observability.md and sandbox.md one table is
-written.
+types of `--json` documents, which are published as JSON Schema in docs/json. In notifications.md, observability.md and
+sandbox.md one table is written.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mappings.reference import read_vocabulary
 from mappings.spec.json_schema import feed_json_schema
 from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 from pipelines.definitions import CHECK, GROUP, build_definitions
+from pipelines.notices import Cause
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
 from pipelines.run.context import open_context
@@ -276,6 +277,12 @@ def write_sandbox() -> str:
     return _with_table("sandbox.md", "switches", table(("switch", "default", "values", "what it decides"), rows))
 
 
+def write_notifications() -> str:
+    """The page as it is, with the table of today's causes."""
+    rows = ((f"`{one.value}`", one.heading) for one in Cause)
+    return _with_table("notifications.md", "causes", table(("cause", "title"), rows))
+
+
 def write_observability() -> str:
     """The page as it is, with the table of today's metrics."""
     rows = ((f"`{name}`", meaning) for name, meaning in GAUGES.items())
@@ -296,6 +303,7 @@ def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield docs / "assets.md", write_assets
     yield docs / "commands.md", write_commands
     yield docs / "documents.md", write_documents
+    yield docs / "notifications.md", write_notifications
     yield docs / "observability.md", write_observability
     yield docs / "sandbox.md", write_sandbox
     yield docs / "vocabulary.md", lambda: read_vocabulary().text

@@ -38,6 +38,8 @@ _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
+_NO_CLOCK = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?\Z")
+"""What databases write behind a day that has no time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
 _MOST_FORMATS = 5
@@ -90,11 +92,13 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
     signs = set("".join(probed).casefold())
     clocks = [clock for clock in _CLOCKS if signs.issuperset(re.sub(r"%.|\s", "", clock).casefold())]
     yield from (_form("time", clock) for clock in clocks)
+    midnights = {found.group() if (found := _NO_CLOCK.search(text)) else "" for text in probed}
+    no_clock = midnights.pop() if len(midnights) == 1 else ""
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
     has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
     for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:
         begun = [day for day in spellings if any(map(compile_format(day, locale).pattern.match, probed))]
-        yield from (_form("date", day, locale) for day in begun)
+        yield from (_form("date", f"{day}{no_clock}", locale) for day in begun)
         for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
             yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
 

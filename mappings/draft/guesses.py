@@ -250,6 +250,7 @@ def _holds(*kinds: str) -> Callable[[Column], bool]:
 
 
 _is_clock = _holds("time", "clock", "clock_range")
+_is_list_of_days = _holds("dates")
 _is_last_day = _holds("date", "datetime", "moment")
 _is_day = _holds("date", "datetime", "moment", "dates", "date_range")
 
@@ -364,7 +365,7 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
     # Rows that differ in nothing but a number that counts them are copies: one row.
     contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
-    played = {role: guess.column for role, guess in roles.items()}
+    played = {role: guess.column for role, guess in roles.items() if not _is_list_of_days(guess.column)}
     lasting = [column for column in ids if not column.is_counting]
     page = [column for role, column in played.items() if role is Role.URL and column.is_full]
     words = [played[role] for role in (Role.TITLE, Role.START) if role in played]

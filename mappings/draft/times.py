@@ -50,7 +50,6 @@ _ENOUGH = 0.6
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
 """What may stand between the days of a list; which of them do is what the cells show."""
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
-_RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
 
 
@@ -184,7 +183,6 @@ class ColumnTimes:
     order: str = ""
     proving: int = 0
     odd: tuple[str, ...] = ()
-    is_range: bool = False
 
     @property
     def share(self) -> float:
@@ -197,9 +195,9 @@ class ColumnTimes:
         return self.ways[0].kind
 
     @property
-    def is_time(self) -> bool:
-        """True for times of day without a date."""
-        return self.kind in _TIMES_OF_DAY
+    def is_range(self) -> bool:
+        """True where cells say when something begins and when it ends."""
+        return self.kind == "clock_range"
 
     @property
     def is_ambiguous(self) -> bool:
@@ -238,14 +236,9 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
 
 
 def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
-    """Yield what the cells say if each is one day or time, a list, a range, the beginning of a range of times, or in words."""
-    for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges):
+    """Yield what the cells say if each is one day or time, a list, a range, or in words."""
+    for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges, _clocks_in_words):
         yield _see(texts, find_forms)
-    begins = [found[1] if len(text) <= _LONGEST and (found := _RANGE.fullmatch(text)) else text for text in texts]
-    ranges = _see(begins, _forms_of_one) if begins != texts else None
-    yield replace(ranges, is_range=True) if ranges is not None and ranges.is_time else None
-    spoken = _see(texts, _clocks_in_words)
-    yield spoken and replace(spoken, is_range=spoken.kind == "clock_range")
 
 
 def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> ColumnTimes | None:

@@ -25,6 +25,7 @@ from mappings.lookup_table import Table
 from mappings.positions import plain
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName
+from mappings.sentences import Language
 from mappings.spec.rules import Explode, KeyColumn, Recur, Rule, WindowRule
 from mappings.spec.source import SourceSpec
 from mappings.spec.values import AnyStep, Fields, ItemName, Value
@@ -240,6 +241,8 @@ class FeedMapping(Strict):
     """The feed's name, for life: part of every idempotency key."""
     owner: Text = ""
     """Who is notified when something needs attention."""
+    language: Language = "en"
+    """The language of what the partner's editor reads: the report, the CSV files, the status columns of a sheet."""
     notify: Texts = ()
     """Further channels to notify, by the names that the environment gives their addresses."""
     source: SourceSpec

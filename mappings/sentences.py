@@ -13,19 +13,18 @@ from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from babel import Locale
-from babel.dates import format_date, format_datetime, format_skeleton
+from babel.dates import format_date, format_skeleton
 from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode
+from mappings.spec.feed import Language
 
-Language = Literal["en", "de"]
-"""The languages of the pages and files for partners; each but English has its catalogue."""
 TRANSLATIONS = Path(__file__).parent / "translations"
 _LOCALES: Mapping[Language, str] = {"en": "en_GB", "de": "de"}
 _MONDAY = date(2024, 1, 1)
@@ -90,9 +89,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.REPAIRED: Sentence(
         'The characters of this text were damaged, and it was repaired: "{found}".', "Correct it where it is still wrong."
     ),
-    ReasonCode.BAD_KEY: Sentence(
-        '"{found}" cannot be the identifier of a row.', "Enter it as a text, in full, at most 1,000 characters."
-    ),
+    ReasonCode.BAD_KEY: Sentence('"{found}" cannot be the identifier of a row.', "Enter it in full, as a text."),
     ReasonCode.DUPLICATE_KEY: Sentence(
         'Another row has the same identifier, "{found}", and says something else.', "Give each row an identifier of its own."
     ),
@@ -120,7 +117,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
         "The image at {found} cannot be used.", "Check that the address opens an image, and nothing else."
     ),
 }
-_EMPTY = Sentence("A value is missing: {field}.", "Fill it in, or leave the row out until it is known.")
+MISSING = "A value is missing: {field}."
 
 
 class _Format(Formatter):
@@ -146,9 +143,8 @@ class _Format(Formatter):
                 return format_date(_MONDAY + timedelta(days=value), "EEEE", locale)
             case "moment":
                 moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-                if len(str(value)) == len("2026-07-01"):
-                    return format_date(moment, "medium", locale)
-                return format_datetime(moment, "d MMM y, HH:mm", locale=locale)
+                on_day = format_date(moment, "medium", locale)
+                return on_day if len(str(value)) == len("2026-07-01") else f"{on_day}, {moment:%H:%M}"
             case _:
                 pass
         day = date.fromisoformat(value) if isinstance(value, str) else value
@@ -175,7 +171,7 @@ class Words:
     def problem(self, reason: Reason, field: str = "") -> str:
         """Return what is wrong with a cell, or with the `field` of the event that none stands for."""
         if reason.code is ReasonCode.REQUIRED and not (reason.column or reason.found):
-            return self.say(_EMPTY.problem, field=field or reason.field)
+            return self.say(MISSING, field=field or reason.field)
         return self._filled(_sentence(reason).problem, reason) or self.say(REASON_TEXTS[reason.code])
 
     def advice(self, reason: Reason) -> str:

@@ -25,7 +25,6 @@ from mappings.lookup_table import Table
 from mappings.positions import plain
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName
-from mappings.sentences import Language
 from mappings.spec.rules import Explode, KeyColumn, Recur, Rule, WindowRule
 from mappings.spec.source import SourceSpec
 from mappings.spec.values import AnyStep, Fields, ItemName, Value
@@ -232,6 +231,10 @@ class Example(Strict):
             raise mistake("an example has a row, or several", "write one of row, rows")
         if sum(outcome is not None for outcome in (self.event, self.events, self.rejected, self.skipped)) != 1:
             raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
+
+
+Language = Literal["en", "de"]
+"""The languages of the pages and files for partners; each but English has its catalogue in `mappings/translations`."""
 
 
 class FeedMapping(Strict):

@@ -33,9 +33,7 @@ from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
 
-_UNPROVEN = (
-    "create permission can only be tested by a request: `--probe` sends an event without any field, which the service refuses"
-)
+_UNPROVEN = "only a request shows whether it may create events: `--probe` sends an event without any field"
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 _UNCHECKED: Readiness = "could not be checked"
 _SHOWN = 5

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
@@ -187,14 +187,9 @@ class WindowFilter:
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         """Yield the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
-        column = self.window.column
         for row in rows:
-            try:
-                moment = datetime.fromisoformat(row.cells[column].strip()) if column else None
-            except ValueError:
-                self.without_day += 1
-                continue
-            if moment is None or self.window.holds((moment.astimezone(UTC) if moment.tzinfo else moment).date()):
+            day = self._day_of_change(row) if self.window.column else self.window.first
+            if day is not None and self.window.holds(day):
                 yield row
 
     def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
@@ -204,11 +199,27 @@ class WindowFilter:
                 yield outcome
             elif isinstance(outcome, Rejection):
                 self.without_day += not outcome.part.is_further
-            elif isinstance(outcome, MappedRow):
-                event = json.loads(outcome.body)
-                start = datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"]))
-                if self.window.holds(start.date()):
-                    yield replace(outcome, part=WHOLE_ROW)
+            elif isinstance(outcome, MappedRow) and self.window.holds(_day_of_event(outcome)):
+                yield replace(outcome, part=WHOLE_ROW)
+
+    def days(self, rows: Iterable[SourceRow], mapper: RowMapper) -> Iterator[date]:
+        """Yield the day of each row, or event, that has one, whether in the window or not."""
+        if self.window.column:
+            yield from filter(None, map(self._day_of_change, rows))
+            return
+        for outcome in mapper.over(rows):
+            if isinstance(outcome, MappedRow):
+                yield _day_of_event(outcome)
+            self.without_day += isinstance(outcome, Rejection) and not outcome.part.is_further
+
+    def _day_of_change(self, row: SourceRow) -> date | None:
+        """Return the day that the column names, None where it names none."""
+        try:
+            moment = datetime.fromisoformat(row.cells[self.window.column].strip())
+        except ValueError:
+            self.without_day += 1
+            return None
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
     def notices(self) -> Iterator[str]:
         """Say what was left out."""
@@ -218,6 +229,12 @@ class WindowFilter:
             yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
         elif self.without_day:
             yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
+
+
+def _day_of_event(mapped: MappedRow) -> date:
+    """Return the day on which an event starts, where it happens."""
+    event = json.loads(mapped.body)
+    return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from mappings.compiler.base import (
     Holds,
     RowState,
     ValueCompiler,
+    Watch,
     combined,
     compile_policy,
     first_column,
@@ -49,7 +50,37 @@ Check = Callable[[Any, RowState], bool]
 
 
 def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
-    """Return the function that decides a condition for a row."""
+    """Return the function that decides a condition for a row; each use is reported to the compiler's `watch`."""
+    holds = _compile_condition(compiler, condition, loc)
+    if compiler.watch is None or not isinstance(condition, spec.Test):
+        return holds
+    return _reported(compiler, condition, loc, holds, compiler.watch)
+
+
+def _reported(compiler: Compiler, test: spec.Test, loc: Loc, holds: Holds, watch: Watch) -> Holds:
+    """Return the same test, each use of which is reported with the values that it sees."""
+    field = f"rule {int(loc[1]) + 1}" if loc[0] == "rows" else f"${loc[1]}" if loc[0] == "let" else str(loc[1])
+    names = [name for name in (test.value, test.equals, test.before, test.after) if name and is_reference(name)]
+    seen = {name: lenient(compiler.operand(name, ValuePosition(loc)).get) for name in names}
+    if test.column:
+        seen = {test.column: compiler.column(test.column).get, **seen}
+
+    def reported(row: RowState) -> bool:
+        values: Any = None
+        try:
+            found = {name: get(row) for name, get in seen.items()}
+            values = found if len(found) > 1 else next(iter(found.values()))
+            is_so = holds(row)
+        except Refusal as refusal:
+            watch(field, str(test), values, refusal)
+            raise
+        watch(field, str(test), values, "yes" if is_so else "no")
+        return is_so
+
+    return reported
+
+
+def _compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
     match condition:
         case spec.All():
             parts = [compile_condition(compiler, part, (*loc, "all", place)) for place, part in enumerate(condition.all)]
@@ -219,10 +250,16 @@ def file_and_tab(location: RowLocation) -> tuple[str, str]:
 def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
     parts = compiler.values(value.first_of, spot.inner("first_of", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
+    columns = [part.column for part in parts if part.column]
 
     def first(row: RowState) -> Any:
-        found = (get(row) for get in getters)
-        return next((one for one in found if one is not None), None)
+        for get in getters:
+            if (found := get(row)) is not None:
+                return found
+        causes = [row.left_out[column] for column in columns if column in row.left_out]
+        if causes:  # the cell to blame may be another one than the first
+            row.left_out[columns[0]] = next((cause for cause in causes if cause.detail is not None), causes[0])
+        return None
 
     if value.on_empty is not None and any(part.constant is not None for part in parts):
         message = "on_empty never applies: one of these values is the same in every row"
@@ -499,7 +536,8 @@ def _compile_order(
             return place(row, _shift(local, 1), is_all_day=False)
         hint = f"it starts {begins.isoformat()}: an end after that would be accepted"
         found = local.isoformat(" ", "minutes")
-        return recover(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at"))
+        times = {"start": begins.isoformat(), "end": end.isoformat()}
+        return recover(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at", particulars=times))
 
     return check
 

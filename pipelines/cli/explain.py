@@ -62,7 +62,10 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         ]
         entries = [entry_of(record, mapping.feed) for record in records]
     sent = {entry["row_key"] for entry in entries}
-    described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
+    described = [
+        describe_outcome(one if one.row_key in sent or (one.known_as and sent) else if_unknown(one))
+        for one in explanation.outcomes
+    ]
     documents = [document for document, _ in described]
     of_row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
     output.document(document_from(Explained, known, feed=mapping.feed, **of_row, outcomes=documents, ledger=entries))
@@ -107,12 +110,12 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
     with source.read() as reading:
         for row in reading.rows:
             bar.advance()
-            seen = mapper.key_and_digest(row)
-            if row.location.place == word or (seen is not None and seen[0] == wanted):
+            seen = mapper.keys_of(row)
+            if row.location.place == word or wanted in seen:
                 return row
             if str(row.location.number) == word.lstrip("#:"):
                 numbered = row
-            if seen is not None and len(keys) < _KEPT_KEYS:
+            if seen and len(keys) < _KEPT_KEYS:
                 keys[seen[0]] = None
     if numbered is None:
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"

@@ -10,6 +10,7 @@ from mappings.spec.values import Condition, Do, Value
 from mappings.strict import Duration, OneOrMany, Referring, Strict, Text, Texts, mistake, union_members
 
 _MANY = 400
+_MOST_KEYS = 5
 
 
 class Skip(Strict):
@@ -252,8 +253,12 @@ class KeyChoice(Strict):
     known by one of them keeps its key when another comes or goes.
     """
 
-    first_of: tuple[KeyParts, ...] = Field(min_length=2, max_length=5)
-    """The keys, the surest first; each is one part, or a list of parts."""
+    first_of: tuple[KeyParts, ...]
+    """Two to five keys, the surest first; each is one part, or a list of parts."""
+
+    def check(self) -> None:
+        if not 2 <= len(self.first_of) <= _MOST_KEYS:
+            raise mistake(f"first_of chooses from two keys at least, and from {_MOST_KEYS} at most", "write the key without it")
 
 
 KeyItem = Annotated[_Part | Annotated[KeyChoice, Tag("key:first_of")], Discriminator(_kind_of_key)]

@@ -36,6 +36,10 @@ STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values
 """All steps that a mapping file may name: one class or function each in a module of steps."""
 
 
+_ALSO_CALLED = {"extract": "regex_extract"}
+"""Steps that are known by another name, too."""
+
+
 def _kind_of_step(value: object) -> str:
     """Name a step as the file writes it: bare, or as the key of a block whose other keys are its parameters."""
     match value:
@@ -44,7 +48,8 @@ def _kind_of_step(value: object) -> str:
         case Step():
             return f"step:{value.name}"
         case dict():
-            return f"step:{next((key for key in value if key in STEPS), next(iter(value), ''))}"
+            name = next((key for key in value if key in STEPS or key in _ALSO_CALLED), next(iter(value), ""))
+            return f"step:{_ALSO_CALLED.get(name, name)}"
         case _:
             return "step:"
 

@@ -33,7 +33,7 @@ COLUMNS = frozenset({"Name", "Start__c", "Day__c", "Price__c", "Kinds__c", "City
 
 @contextmanager
 def running_org(records: int) -> Iterator[Access]:
-    command = [sys.executable, "-m", "lookalikes.salesforce", "--records", str(records)]
+    command = [sys.executable, Path(__file__).with_name("look_alikes.py"), "salesforce", str(records)]
     places = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": places}) as server:
         assert server.stdout is not None

@@ -1,6 +1,6 @@
 """How fast a Google sheet is read, in how many requests and how much memory: `python benchmarks/sheets.py [ROWS...]`.
 
-The look-alike (`tests/lookalikes/sheets.py`) is a process of its own, each reading another; one of a sheet of few rows tells
+The look-alike (`look_alikes.py`) is a process of its own, each reading another; one of a sheet of few rows tells
 what the libraries alone take. Eight columns: texts, a number with its zeros, a date, a time, a price, a boolean.
 """
 
@@ -39,7 +39,7 @@ def read_one(spreadsheet: str, url: str, credentials: str) -> None:
 
 def measured(rows: int, folder: str) -> dict[str, float]:
     credentials, log = f"{folder}/account.json", f"{folder}/asked.txt"
-    command = [sys.executable, "-m", "lookalikes.sheets", "--credentials", credentials, "--rows", str(rows), "--log", log]
+    command = [sys.executable, Path(__file__).with_name("look_alikes.py"), "sheets", str(rows), credentials, log]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(TESTS)}) as server:
         try:
             assert server.stdout is not None

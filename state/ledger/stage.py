@@ -56,8 +56,6 @@ from state.tables import storable
 
 _LONGEST_KEY = 2_000
 _SHOWN_OF_KEY = 80
-
-
 _UNCHANGED = Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
 
 

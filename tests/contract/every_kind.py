@@ -1,4 +1,4 @@
-"""All kinds of source that the contract suite asks. One line for each family of kinds."""
+"""All kinds of source that the contract suite asks, by families."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from contract.salesforce_kinds import SALESFORCE_KINDS
 from contract.sheet_kinds import SHEET_KINDS
 from contract.source_kinds import Kind
 
-KINDS: list[Kind] = [
-    *FILE_KINDS,
-    *FAR_FILE_KINDS,
-    *SHEET_KINDS,
-    *SALESFORCE_KINDS,
-]
-
-GRID_KINDS = [kind for kind in KINDS if kind.is_grid]
+KINDS: list[Kind] = [*FILE_KINDS, *FAR_FILE_KINDS, *SHEET_KINDS, *SALESFORCE_KINDS]
 INCREMENTAL_KINDS = [kind for kind in KINDS if kind.is_incremental]
 VERSIONED_KINDS = [kind for kind in KINDS if kind.knows_versions]
-QUICK_KINDS = [kind for kind in KINDS if not kind.is_dear]

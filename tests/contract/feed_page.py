@@ -15,7 +15,6 @@ from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import compile_feed
 from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
-from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[2]
@@ -67,13 +66,10 @@ class Accounts(NamedTuple):
 
 
 def outcomes_of(path: Path) -> list[RowOutcome]:
-    return outcomes_in(load_feed(path), path.parent)
-
-
-def outcomes_in(mapping: FeedMapping, folder: Path) -> list[RowOutcome]:
     """Map the feed's whole file as a run would, offline."""
+    mapping = load_feed(path)
     mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS), AS_OF)
-    with open_source(mapping.source, folder, mapper.columns).read() as reading:
+    with open_source(mapping.source, path.parent, mapper.columns).read() as reading:
         return list(map(if_unknown, mapper.over(reading.rows)))
 
 

@@ -1,6 +1,4 @@
-"""Mapping files of feeds whose rows are an id and a text, as the stands of every kind hold them. What is done with such a
-feed is the tests'.
-"""
+"""Mapping files of feeds whose rows are an id and a text, as the stands of every kind hold them."""
 
 EVENT = """\
   title: {from: text}

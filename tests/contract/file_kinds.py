@@ -31,21 +31,15 @@ def _csv_kind(name: str, *, encoding: str = "utf-8", line_end: str = "\n", **dia
             lines.writerows(grid)
         return spec
 
-    def accepts(cell: str) -> bool:
-        try:
-            return cell.encode(encoding).decode(encoding) == cell
-        except UnicodeError:
-            return False
-
-    return Kind(name, in_folder(put), accepts)
+    return Kind(name, in_folder(put), lambda cell: cell.encode(encoding, "ignore").decode(encoding, "ignore") == cell)
 
 
 def _packed_kind(name: str, pack: Callable[[bytes], bytes], member: str = "") -> Kind:
     def put(base: Path, grid: Grid) -> SourceSpec:
-        spec = _put_many(base, grid).model_copy(update={"member": member})
+        _write_csv(base, grid)
         path = base / "events.csv"
         path.write_bytes(pack(path.read_bytes()))
-        return spec.model_copy(update={"path": path.name})
+        return CsvSource(kind="csv", path=path.name, member=member)
 
     return Kind(name, in_folder(put))
 
@@ -64,19 +58,17 @@ def _write_csv(base: Path, grid: Grid, **dialect: Any) -> None:
         csv.writer(file, quoting=csv.QUOTE_ALL, **dialect).writerows(grid)
 
 
-def _put_many(base: Path, grid: Grid) -> SourceSpec:
-    _write_csv(base, grid)
-    return CsvSource(kind="csv", path="events*.csv")
-
-
 def _put_tsv(base: Path, grid: Grid) -> SourceSpec:
     _write_csv(base, grid, delimiter="\t")
     return TsvSource(kind="tsv", path="events.csv")
 
 
-def _put_with_rules(base: Path, grid: Grid) -> SourceSpec:
-    _write_csv(base, grid)
-    return CsvSource(kind="csv", path="events.csv", empty_if=("~~~",))
+def _plain_kind(name: str, path: str = "events.csv", **rules: Any) -> Kind:
+    def put(base: Path, grid: Grid) -> SourceSpec:
+        _write_csv(base, grid)
+        return CsvSource(kind="csv", path=path, **rules)
+
+    return Kind(name, in_folder(put))
 
 
 def _put_xlsx(base: Path, grid: Grid) -> SourceSpec:
@@ -152,8 +144,8 @@ FILE_KINDS = [
     _packed_kind("csv.zst", zstd.compress),
     _packed_kind("csv in a zip", _zipped),
     _packed_kind("csv in a zip of several files", lambda content: _zipped(content, readme="see export"), "*/events.csv"),
-    Kind("many files", in_folder(_put_many)),
-    Kind("a feed's rules for cells", in_folder(_put_with_rules)),
+    _plain_kind("many files", "events*.csv"),
+    _plain_kind("a feed's rules for cells", empty_if=("~~~",)),
     Kind("xlsx", in_folder(_put_xlsx), _is_sheet, ends_at_filled=True),
     Kind("json", in_folder(_put_json), first=1, is_grid=False),
     Kind("ndjson", in_folder(_put_ndjson), first=1, is_grid=False),

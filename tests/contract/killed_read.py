@@ -1,7 +1,4 @@
-"""A process of its own that reads a source into a state DB, and is killed with no word as soon as some rows are written.
-
-Started by `test_sources_staged` with a pickled `Reading`; whatever it had open, nobody closes.
-"""
+"""A process of its own that reads a source into a state DB, and is killed with no word as soon as some rows are written."""
 
 from __future__ import annotations
 

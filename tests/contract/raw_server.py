@@ -7,13 +7,13 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import count
 from typing import TypeVar
 
 import httpx
 from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET, intent
+from virtual_time import EPOCH
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
@@ -112,16 +112,8 @@ def opened(url: str, *, silence_s: float = PATIENCE_S, **options: object) -> Ser
 
 
 def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> EventApi:
-    clock = asyncio.get_running_loop().time
-
-    def now() -> datetime:
-        return datetime(2026, 3, 1, tzinfo=UTC)
-
-    async def no_wait(_: float) -> None:
-        await asyncio.sleep(0)
-
-    limiter = RateLimiter(Timing(clock, no_wait, lambda: 0.0, now))
-    return EventApi(http, limiter=limiter, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s))
+    timing = Timing(asyncio.get_running_loop().time, lambda _: asyncio.sleep(0), lambda: 0.0, lambda: EPOCH)
+    return EventApi(http, limiter=RateLimiter(timing), policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s))
 
 
 async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: float) -> object:

@@ -103,8 +103,7 @@ def _stand(**words: Any) -> Callable[[Path], AbstractContextManager[Stand]]:
     def stand(base: Path) -> Iterator[Stand]:
         org = org_of([])
         org.troubles.polls = 0
-        with reader_of(org) as reader:
-            yield OrgStand(base, reader, words)
+        yield OrgStand(base, reader_of(org), words)
 
     return stand
 

@@ -4,8 +4,7 @@
 the list to `KINDS` in `every_kind.py`: one line. Nothing else is needed: the suite asks each kind all that it promises.
 
 * A `Stand` is the place for one test: a folder, or a local service that answers as the real one does. `Kind.stand` opens
-  it for a folder of the test's own; a server is started and stopped by that context manager (or once per session, by a
-  module-level cache, with a stand of its own for each folder).
+  it for a folder of the test's own.
 * `put(grid)` makes the place hold exactly these rows, the first line being the columns' names; it may be called again, and
   means then that somebody edited: a row is known by its first cell. A service that calls its columns otherwise than the
   grid says so in the spec's `columns`.
@@ -115,15 +114,11 @@ class Folder:
         return spec
 
     def take_away(self) -> None:
-        for path in self._files():
-            path.unlink()
+        (self.base / "events.csv").unlink()
 
     def break_off(self) -> None:
-        for path in self._files():
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-    def _files(self) -> list[Path]:
-        return [path for path in self.base.iterdir() if path.is_file() and path.name.startswith("events")]
+        path = self.base / "events.csv"
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def in_folder(write: Callable[[Path, Grid], SourceSpec]) -> Callable[[Path], AbstractContextManager[Stand]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from mappings.delivery import Postponed, Receipt
 from mappings.errors import SyncError
-from mappings.outcome import MappedRow
 from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
 from state.ledger.choices import Instruction, Option
@@ -63,7 +62,7 @@ class Storing:
 
 
 def _drained(world: World, service: Handler, *, in_flight: int = 2) -> SyncError | None:
-    """Send all that is owed, and return why it ended, if there is a reason."""
+    """Send all that is owed; return why it ended, if there is a reason."""
 
     async def drained(api: EventApi) -> SyncError | None:
         drain = Drain(world.outbox(), in_flight, 5.0, lambda _: None, api.deliver)
@@ -114,9 +113,9 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     service.is_open = True
     assert isinstance(_drained(world, service), DENIALS[denial][2])
     decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
-    told = decisions.retry()
-    assert told == Retried(0, 0, told.left_alone)
-    assert told.left_alone
+    retried = decisions.retry()
+    assert retried.left_alone
+    assert retried == Retried(0, 0, retried.left_alone)
     assert isinstance(_drained(world, service), DENIALS[denial][2])
     for one in decisions.retry().left_alone:
         decisions.resolve([one.row_key], Instruction(Option.RESEND))
@@ -161,35 +160,24 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
 BARRED, FREE = 8, 7
 
 
-def _row(number: int, channel_id: int) -> MappedRow:
-    body = json.dumps({"channelId": channel_id, "title": f"Evening {number}"}).encode()
-    return replace(row(str(number)), body=body, channel_id=channel_id)
-
-
-def _sent_to(world: World, channels: Collection[int]) -> tuple[SyncError | None, list[int]]:
-    """Send a row to each of these channels, four at a time, and return why it ended and which channels were asked for."""
-    world.stage([_row(number, channel_id) for number, channel_id in enumerate(channels)])
+@pytest.mark.parametrize(("barred", "free"), [(30, 5), (MOST_IN_A_ROW + 50, 0)], ids=["some", "all"])
+def test_other_channels_are_served_however_many_rows_of_a_barred_one_stand_before_them(
+    world: World, barred: int, free: int
+) -> None:
     asked: list[int] = []
 
     async def service(request: httpx.Request) -> httpx.Response:
         asked.append(json.loads(request.content)["channelId"])
         return told(403, "insufficient_scope") if asked[-1] == BARRED else created(len(asked))
 
-    return _drained(world, service, in_flight=4), asked
-
-
-def test_other_channels_are_served_however_many_rows_of_a_barred_one_stand_before_them(world: World) -> None:
-    cause, asked = _sent_to(world, [BARRED] * 30 + [FREE] * 5)
+    channels = enumerate([BARRED] * barred + [FREE] * free)
+    bodies = ((number, channel, json.dumps({"channelId": channel, "title": f"Evening {number}"})) for number, channel in channels)
+    world.stage([replace(row(str(number)), body=body.encode(), channel_id=channel) for number, channel, body in bodies])
+    cause = _drained(world, service, in_flight=4)
     assert isinstance(cause, ScopeMissingError)
     assert f"channel {BARRED}" in str(cause)
-    assert asked.count(FREE) == 5
+    assert asked.count(FREE) == free
     assert asked.count(BARRED) <= 4
-
-
-def test_where_every_row_is_out_of_scope_the_drain_ends_early(world: World) -> None:
-    cause, asked = _sent_to(world, [BARRED] * (MOST_IN_A_ROW + 50))
-    assert isinstance(cause, ScopeMissingError)
-    assert len(asked) <= 4
 
 
 def test_a_barred_row_is_postponed_and_costs_one_request_for_its_channel() -> None:

@@ -38,13 +38,13 @@ class Listing:
     ids: list[int]
     most: int = 100
     is_newest_first: bool = False
-    between: Callable[[Listing], None] = lambda _listing: None
+    between: Callable[[list[int]], object] = lambda _ids: None
     left_out: tuple[str, ...] = FULL
     asked: list[tuple[int, int]] = field(default_factory=list)
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.asked:
-            self.between(self)
+            self.between(self.ids)
         number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), self.most)
         self.asked.append((number, limit))
         ordered, pages = sorted(self.ids, reverse=self.is_newest_first), -(-len(self.ids) // limit)
@@ -80,11 +80,40 @@ def test_two_channels_of_one_slug_are_not_guessed_between() -> None:
         ask(Service([httpx.Response(200, json={"docs": docs, "hasNextPage": False})]), CHANNELS)
 
 
+def read(service: Handler) -> tuple[list[ListedEvent], list[int], EventList]:
+    """Return the events, their ids, and what the list knows of itself."""
+
+    async def reading(api: EventApi) -> tuple[list[ListedEvent], list[int], EventList]:
+        listed = api.events()
+        events = [one async for some in listed.pages() for one in some]
+        return events, [one.event_id for one in events], listed
+
+    return ask(service, reading)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "of_events", "hint"),
+    [
+        (401, "invalid_api_key", KeyRefusedError, KeyRefusedError, "EVENT_API_KEY"),
+        (403, "insufficient_scope", ScopeMissingError, ScopeMissingError, "ask the key's owner"),
+        (403, "forbidden", RequestRefusedError, ScopeMissingError, "ask the key's owner"),
+        (400, "invalid_request", RequestRefusedError, RequestRefusedError, "request id"),
+    ],
+)
+def test_a_list_that_is_refused_says_what_would_help(
+    status: int, code: str, error: type[Exception], of_events: type[Exception], hint: str
+) -> None:
+    service = Service([told(status, code)])
+    for question in (CHANNELS, CLASSIFICATIONS):
+        with pytest.raises(error) as refused:
+            ask(service, question)
+        assert refused.value.hint  # type: ignore[attr-defined]
+    with pytest.raises(of_events) as raised:
+        read(service)
+    assert hint in raised.value.hint  # type: ignore[attr-defined]
+
+
 TROUBLES: dict[str, tuple[Scripted, type[Exception]]] = {
-    "a rejected key": (told(401, "invalid_api_key"), KeyRefusedError),
-    "a missing scope": (told(403, "insufficient_scope"), ScopeMissingError),
-    "forbidden": (told(403, "forbidden"), RequestRefusedError),
-    "an invalid request": (told(400, "invalid_request"), RequestRefusedError),
     "a redirect": (httpx.Response(301, headers={"location": "https://www.example.org/"}), RedirectRefusedError),
     "another host's 404": (page(404), NotTheServiceError),
     "another host's page": (page(200), NotTheServiceError),
@@ -141,22 +170,6 @@ def test_classifications_are_asked_with_the_key_where_it_is_wanted(refusal: http
     assert [("authorization" in request.headers) for request in service.requests] == [False, True]
 
 
-def test_a_key_that_is_refused_for_classifications_is_told() -> None:
-    with pytest.raises(KeyRefusedError):
-        ask(Service([told(401, "invalid_api_key")]), CLASSIFICATIONS)
-
-
-def read(service: Handler) -> tuple[list[ListedEvent], list[int], EventList]:
-    """Return the events, their ids, and what the list knows of itself."""
-
-    async def reading(api: EventApi) -> tuple[list[ListedEvent], list[int], EventList]:
-        listed = api.events()
-        events = [one async for some in listed.pages() for one in some]
-        return events, [one.event_id for one in events], listed
-
-    return ask(service, reading)
-
-
 @pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 250])
 @pytest.mark.parametrize("is_newest_first", [False, True])
 @pytest.mark.parametrize(
@@ -171,43 +184,31 @@ def test_every_event_is_read_once(number: int, most: int, left_out: tuple[str, .
     assert len(service.asked) <= number // most + 2
 
 
-def _grow(listing: Listing) -> None:
-    listing.ids.append(max(listing.ids) + 1)
-
-
-def _grow_once(listing: Listing) -> None:
-    if max(listing.ids) == 350:
-        _grow(listing)
-
-
-def _lose_one(listing: Listing) -> None:
-    listing.ids[:] = [one for one in listing.ids if one != 50]
-
-
-def _lose_the_first(listing: Listing) -> None:
-    listing.ids.pop(0)
+CHANGES: dict[str, Callable[[list[int]], object]] = {
+    "one more each time": lambda ids: ids.append(max(ids) + 1),
+    "one more": lambda ids: ids.extend({351} - {*ids}),
+    "one less": lambda ids: ids.__setitem__(slice(None), sorted({*ids} - {50})),
+    "the first is gone each time": lambda ids: ids.pop(0),
+}
 
 
 @pytest.mark.parametrize(
-    ("is_newest_first", "between", "is_whole", "times"),
+    ("is_newest_first", "change", "is_whole", "times"),
     [
-        (False, _grow, True, 1),
-        (True, _grow, True, 2),
-        (True, _grow_once, True, 2),
-        (False, _lose_one, True, 2),
-        (False, _lose_the_first, False, 3),
+        *((False, "one more each time", True, 1), (True, "one more each time", True, 2), (True, "one more", True, 2)),
+        *((False, "one less", True, 2), (False, "the first is gone each time", False, 3)),
     ],
 )
 def test_a_list_that_changes_while_it_is_read_hides_nothing_and_is_read_again_or_called_incomplete(
-    between: Callable[[Listing], None], times: int, *, is_newest_first: bool, is_whole: bool
+    change: str, times: int, *, is_newest_first: bool, is_whole: bool
 ) -> None:
-    service = Listing(list(range(1, 351)), 100, is_newest_first, between)
+    service = Listing(list(range(1, 351)), 100, is_newest_first, CHANGES[change])
     _, ids, listed = read(service)
     assert len(ids) == len(set(ids))
     assert listed.is_whole is is_whole
     assert [number for number, _ in service.asked].count(1) == times
     assert set(range(1, 351)) & set(service.ids) <= set(ids)
-    assert between is not _grow_once or sorted(ids) == service.ids
+    assert change != "one more" or sorted(ids) == service.ids
 
 
 @settings(max_examples=60, deadline=None)
@@ -222,13 +223,13 @@ def test_whatever_happens_meanwhile_a_list_called_whole_has_every_event_that_was
 ) -> None:
     pending: Iterator[int] = iter(changes)
 
-    def change(listing: Listing) -> None:
+    def change(present: list[int]) -> None:
         by = next(pending, 0)
         if by > 0:
-            start = max(listing.ids, default=0) + 1
-            listing.ids.extend(range(start, start + by))
+            start = max(present, default=0) + 1
+            present.extend(range(start, start + by))
         elif by < 0:
-            del listing.ids[:-by]
+            del present[:-by]
 
     service = Listing(list(range(1, number + 1)), most, newest, change)
     _, ids, listed = read(service)
@@ -252,18 +253,3 @@ def test_items_are_taken_as_they_come_and_those_without_an_id_are_counted() -> N
     assert ids == [1, 17]
     assert events[0].fields == docs[0]
     assert listed.without_id == 5
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "hint"),
-    [
-        (told(403, "insufficient_scope"), ScopeMissingError, "ask the key's owner"),
-        (told(403, "forbidden"), ScopeMissingError, "ask the key's owner"),
-        (told(401, "invalid_api_key"), KeyRefusedError, "EVENT_API_KEY"),
-        (told(400, "invalid_request"), RequestRefusedError, "request id"),
-    ],
-)
-def test_a_list_of_events_that_is_refused_says_what_would_help(answer: Scripted, kind: type[Exception], hint: str) -> None:
-    with pytest.raises(kind) as raised:
-        read(Service([answer]))
-    assert hint in raised.value.hint  # type: ignore[attr-defined]

@@ -80,10 +80,7 @@ GOOD = {
     "https://example.org/events/api/public/v1": "https://example.org/events",
     "https://example.org/api/public/v1/": "https://example.org/",
     "https://bücher.example": "https://xn--bcher-kva.example/",
-    **{
-        f"http://{host}": f"http://{host}/"
-        for host in ("localhost:8080", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "sandbox.localhost")
-    },
+    **{f"http://{host}": f"http://{host}/" for host in ("localhost:8080", "127.9.9.9", "[::1]:8080", "sandbox.localhost")},
 }
 BAD = [
     *("", "events.example.org", "ftp://localhost", "https://", "https://[::1", "https://events.example.org:notaport"),

@@ -30,7 +30,7 @@ from connectors.sources.rows import read_header
 from mappings.spec.source_words import Header
 
 ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))
-OURS = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
+OURS = ("valueRenderOption", "dateTimeRenderOption")
 
 
 class Recording(BaseAdapter):
@@ -64,17 +64,13 @@ class Recording(BaseAdapter):
     def _block(self, path: str, place: str, query: Mapping[str, list[str]]) -> Any:
         """A batch of ranges was recorded range by range."""
         same = [one for one in self.answers if unquote(urlsplit(one["uri"]).path) == f"{unquote(path)}/{place}"]
-        rendered = [one for one in same if _asks(one["uri"], query)] or same
-        assert rendered, f"nothing was recorded for {place}"
-        return rendered[-1]["body"]
+        assert same, f"nothing was recorded for {place}"
+        asked = [parse_qs(urlsplit(one["uri"]).query) for one in same]
+        rendered = [one for one, its in zip(same, asked, strict=True) if all(its.get(name) == query.get(name) for name in OURS)]
+        return (rendered or same)[-1]["body"]
 
     def close(self) -> None:
         pass
-
-
-def _asks(uri: str, query: Mapping[str, list[str]]) -> bool:
-    recorded = parse_qs(urlsplit(uri).query)
-    return all(recorded.get(name) == query.get(name) for name in OURS)
 
 
 def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:

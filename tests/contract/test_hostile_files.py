@@ -116,10 +116,6 @@ def zst_that_wants_two_gigabytes() -> bytes:
     return packing.compress(SMALL["csv"]) + packing.flush()
 
 
-def xz_that_wants_a_gigabyte() -> bytes:
-    return lzma.compress(SMALL["csv"], filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}])
-
-
 def gz(*pieces: bytes) -> bytes:
     return gzip.compress(b"".join(pieces), 1)
 
@@ -177,6 +173,7 @@ MANY_ZEROS = (
     b'<styleSheet><numFmts><numFmt numFmtId="200" formatCode="' + b"0" * 500_000 + b'"/></numFmts>'
     b'<cellXfs><xf numFmtId="200"/></cellXfs></styleSheet>'
 )
+LARGE = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]
 UNPACKS, WINDOW, VALUES = "unpacks to more than 32 million bytes", "takes more than 128 MB", "more than 200000"
 MARKUP, PARTS, SMALLER = "longer than 1 million bytes", "parts with nearly nothing", "smaller dictionary"
 LIE = "damaged" if sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < (3, 12) else UNPACKS
@@ -252,7 +249,7 @@ CSV = {
     "LZMA in zip": Attack(lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_LZMA), ("/a.csv", UNPACKS)),
     "a zip that lies about sizes": Attack(lambda _: zip_that_lies(), ("/a.csv", LIE), spec={"member": "a.csv"}),
     "LZMA in zip that wants a gigabyte": Attack(lambda _: zip_that_wants_a_gigabyte(), ("/a.csv", WINDOW, SMALLER)),
-    "xz that wants a gigabyte": Attack(lambda _: xz_that_wants_a_gigabyte(), (WINDOW, SMALLER)),
+    "xz that wants a gigabyte": Attack(lambda _: lzma.compress(SMALL["csv"], filters=LARGE), (WINDOW, SMALLER)),
     "Zstandard that wants two gigabytes": Attack(lambda _: zst_that_wants_two_gigabytes(), (WINDOW, SMALLER)),
     "a zip of 300,000 members": Attack(lambda _: zip_of_many_members(), ("directory is larger",)),
     "deflate64 in zip": Attack(lambda _: zip_in_another_way(), ("/a.csv", "method 9", "deflate")),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from lookalikes.salesforce_org import Org
+from lookalikes.salesforce_org import Org, Troubles
 from lookalikes.salesforce_reader import Reader, event, events, moment, org_of, reader_of, record_id
 
 from mappings.errors import ConfigError
@@ -19,58 +19,57 @@ CHANGES: dict[str, Any] = {"incremental": {"overlap": "10m"}}
 
 def test_a_change_that_shows_late_is_found_within_the_overlap() -> None:
     org = org_of([event(1, minute=1), event(2, minute=30)])
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, **CHANGES).ending.cursor
-        org.objects["Event__c"].records.append(event(3, minute=25))  # type: ignore[attr-defined]
-        assert "Event 3" in reader.read({"Name"}, **CHANGES, since=cursor).column("Name")
-        strict = reader.read({"Name"}, incremental={"overlap": "0s"}, since=cursor)
-        assert strict.column("Name") == ["Event 2"], "without an overlap it would be missed; one of the very moment is not"
+    reader = reader_of(org)
+    cursor = reader.read({"Name"}, **CHANGES).ending.cursor
+    org.objects["Event__c"].records.append(event(3, minute=25))  # type: ignore[attr-defined]
+    assert "Event 3" in reader.read({"Name"}, **CHANGES, since=cursor).column("Name")
+    strict = reader.read({"Name"}, incremental={"overlap": "0s"}, since=cursor)
+    assert strict.column("Name") == ["Event 2"], "without an overlap it would be missed; one of the very moment is not"
 
 
 def test_a_cursor_made_for_other_records_or_columns_or_by_nobody_leads_to_a_whole_reading() -> None:
-    org = org_of(events(3), {"City__c": "string"})
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, **CHANGES).ending.cursor
-        assert not reader.read({"Name"}, incremental={"overlap": "1d"}, since=cursor).is_whole
-        assert reader.read({"Name", "City__c"}, **CHANGES, since=cursor).is_whole
-        assert reader.read({"Name"}, **CHANGES, where={"field": "City__c", "value": "x"}, since=cursor).is_whole
-        assert reader.read({"Name"}, incremental={"by": "CreatedDate"}, since=cursor).is_whole
-        assert reader.read({"Name"}, **CHANGES, since="2026-05-01 nonsense").is_whole
-        assert reader.read({"Name"}, **CHANGES, since="nonsense").is_whole
+    reader = reader_of(org_of(events(3), {"City__c": "string"}))
+    cursor = reader.read({"Name"}, **CHANGES).ending.cursor
+    assert not reader.read({"Name"}, incremental={"overlap": "1d"}, since=cursor).is_whole
+    assert reader.read({"Name", "City__c"}, **CHANGES, since=cursor).is_whole
+    assert reader.read({"Name"}, **CHANGES, where={"field": "City__c", "value": "x"}, since=cursor).is_whole
+    assert reader.read({"Name"}, incremental={"by": "CreatedDate"}, since=cursor).is_whole
+    for nonsense in ("2026-05-01 nonsense", "nonsense"):
+        assert reader.read({"Name"}, **CHANGES, since=nonsense).is_whole
+
+
+def in_an_hour() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000+0000", time.gmtime(time.time() + 3600))
 
 
 def test_a_cursor_never_lies_after_the_readings_own_beginning() -> None:
     """A record read last may have changed while the others were read, and those that changed before it were not seen."""
-    ahead = time.gmtime(time.time() + 3600)
-    org = org_of([*events(3), event(4, SystemModstamp=time.strftime("%Y-%m-%dT%H:%M:%S.000+0000", ahead))])
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, **CHANGES).ending.cursor
+    org = org_of([*events(3), event(4, SystemModstamp=in_an_hour())])
+    cursor = reader_of(org).read({"Name"}, **CHANGES).ending.cursor
     assert cursor[:13] <= time.strftime("%Y-%m-%dT%H", time.gmtime(time.time() + 5))
 
 
 def test_a_record_changed_while_a_forgotten_query_is_asked_again_is_left_to_the_next_reading() -> None:
     org = org_of(events(25))
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, incremental={"overlap": "1d"}).ending.cursor
-        start = org.data_requests
-        org.troubles.page_rows, org.troubles.locators_end_at = 5, {start + 4}
-        ahead = time.strftime("%Y-%m-%dT%H:%M:%S.000+0000", time.gmtime(time.time() + 3600))
+    reader = reader_of(org)
+    cursor = reader.read({"Name"}, incremental={"overlap": "1d"}).ending.cursor
+    start = org.data_requests
 
-        def edit(number: int) -> None:
-            if number == start + 4:
-                org.objects["Event__c"].records[0].update(Name="Edited", SystemModstamp=ahead)
+    def edit(number: int) -> None:
+        if number == start + 4:
+            org.objects["Event__c"].records[0].update(Name="Edited", SystemModstamp=in_an_hour())
 
-        org.troubles.before_page = edit
-        changed = reader.read({"Name"}, incremental={"overlap": "1d"}, since=cursor)
-        after = reader.read({"Name"}, incremental={"overlap": "0s"}, since=changed.ending.cursor)
+    org.troubles = Troubles(page_rows=5, locators_end_at={start + 4}, before_page=edit)
+    changed = reader.read({"Name"}, incremental={"overlap": "1d"}, since=cursor)
+    after = reader.read({"Name"}, incremental={"overlap": "0s"}, since=changed.ending.cursor)
     assert changed.column("Id") == [record_id(number) for number in range(1, 26)], "no record twice in one reading"
     assert "Edited" in after.column("Name")
 
 
 @pytest.mark.parametrize(("by", "said"), [("Day__c", "is no moment"), ("Changed__c", "is not there")])
 def test_only_a_moment_tells_what_changed(by: str, said: str) -> None:
-    with reader_of(org_of([], {"Day__c": "date"})) as reader, pytest.raises(ConfigError, match=said) as caught:
-        reader.read({"Name"}, incremental={"by": by})
+    with pytest.raises(ConfigError, match=said) as caught:
+        reader_of(org_of([], {"Day__c": "date"})).read({"Name"}, incremental={"by": by})
     assert "SystemModstamp" in caught.value.hint
 
 
@@ -88,8 +87,7 @@ class Reading(RuleBasedStateMachine):
     def open(self, count: int, page_rows: int) -> None:
         self.org: Org = org_of(events(count))
         self.org.troubles.page_rows = page_rows
-        with reader_of(self.org) as reader:
-            self.reader: Reader = reader
+        self.reader: Reader = reader_of(self.org)
 
     @property
     def records(self) -> Any:
@@ -139,10 +137,8 @@ TestWhoeverReadsOnlyChanges = Reading.TestCase
 
 def test_the_cursor_of_another_org_means_nothing() -> None:
     """Who moves from a sandbox to the real org keeps the state DB: its records may all be older than the cursor."""
-    with reader_of(org_of(events(9))) as rehearsed:
-        cursor = rehearsed.read({"Name"}, incremental={"overlap": "0s"}).ending.cursor
-    with reader_of(org_of(events(3))) as real:
-        access = real.access(instance_url=real.server.base_url.replace("127.0.0.1", "localhost"))
-        read = real.read({"Name"}, incremental={"overlap": "0s"}, since=cursor, access=access)
-    assert read.is_whole
-    assert len(read.rows) == 3
+    cursor = reader_of(org_of(events(9))).read({"Name"}, incremental={"overlap": "0s"}).ending.cursor
+    real = reader_of(org_of(events(3)))
+    access = real.access(instance_url=real.server.base_url.replace("127.0.0.1", "localhost"))
+    read = real.read({"Name"}, incremental={"overlap": "0s"}, since=cursor, access=access)
+    assert (read.is_whole, len(read.rows)) == (True, 3)

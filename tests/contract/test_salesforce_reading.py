@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
@@ -53,8 +53,7 @@ def _org(**rest: Any) -> Org:
 
 @pytest.mark.parametrize("api", ["rest", "bulk"])
 def test_a_record_has_the_same_cells_whichever_way_it_comes(api: str) -> None:
-    with reader_of(_org()) as reader:
-        full, bare = reader.read(COLUMNS, api=api).cells
+    full, bare = reader_of(_org()).read(COLUMNS, api=api).cells
     assert full == {
         "Id": record_id(1),
         "Start__c": "2026-05-03T17:30:00Z", "Day__c": "2026-05-03", "Opens__c": "19:00:00", "Price__c": "12.5",
@@ -70,14 +69,12 @@ def test_a_record_has_the_same_cells_whichever_way_it_comes(api: str) -> None:
 def test_results_come_packed_and_in_pieces_or_plain_and_at_once(at_once: bool, count: int) -> None:
     org = org_of(events(count))
     org.troubles.sends_at_once = at_once
-    with reader_of(org) as reader:
-        assert len(reader.read({"Name"}, api="bulk").rows) == count
+    assert len(reader_of(org).read({"Name"}, api="bulk").rows) == count
 
 
 @pytest.mark.parametrize("api", ["rest", "bulk"])
 def test_parents_are_columns_and_a_missing_parent_is_empty(api: str) -> None:
-    with reader_of(_org()) as reader:
-        rows = reader.read({"Name", "venue__R.name", "Venue__r.Region__r.Name", "Venue__c", "Owner.Name"}, api=api)
+    rows = reader_of(_org()).read({"Name", "venue__R.name", "Venue__r.Region__r.Name", "Venue__c", "Owner.Name"}, api=api)
     assert rows.column("venue__R.name") == ["Grande Salle", ""]
     assert rows.column("Venue__r.Region__r.Name") == ["Rhône", ""]
     assert rows.column("Venue__c") == ["a02000000000001AAA", ""], "a reference has 18 characters, even if it was sent with 15"
@@ -87,9 +84,8 @@ def test_parents_are_columns_and_a_missing_parent_is_empty(api: str) -> None:
 def test_child_rows_are_a_list_in_one_cell_read_to_the_last_page_and_always_in_one_order() -> None:
     org = _org()
     org.troubles.page_rows = 3
-    with reader_of(org) as reader:
-        first, second = reader.read({"Sessions__r", "Name"}, children={"sessions__r": ["Name", "Fee__c", "Event__r.Name"]}).cells
-
+    wanted = {"sessions__r": ["Name", "Fee__c", "Event__r.Name"]}
+    first, second = reader_of(org).read({"Sessions__r", "Name"}, children=wanted).cells
     children = json.loads(first["Sessions__r"])
     assert [child["Name"] for child in children] == [f"S{number}" for number in range(1, 8)]
     assert children[0] == {"Name": "S1", "Fee__c": "5", "Event__r": {"Name": "Event 1"}}
@@ -97,27 +93,29 @@ def test_child_rows_are_a_list_in_one_cell_read_to_the_last_page_and_always_in_o
 
 
 def test_each_row_is_at_the_page_of_its_record() -> None:
-    with reader_of(_org()) as reader:
-        rows = reader.read({"Name"}).rows
-        assert [row.location.place for row in rows] == [f"{reader.server.base_url}/{record_id(number)}" for number in (1, 2)]
+    reader = reader_of(_org())
+    rows = reader.read({"Name"}).rows
+    assert [row.location.place for row in rows] == [f"{reader.server.base_url}/{record_id(number)}" for number in (1, 2)]
+
+
+def was_in_bulk(reader: Reader) -> bool:
+    return any(asked.startswith("job query") for _, asked in reader.org.asked)
 
 
 @pytest.mark.parametrize(("count", "in_bulk"), [(20, False), (21, True)])
 def test_the_number_of_records_chooses_the_way(count: int, in_bulk: bool) -> None:
-    with reader_of(org_of(events(count))) as reader:
-        rows = reader.read({"Name"}, bulk_above=20)
-        assert rows.column("Name") == [f"Event {number}" for number in range(1, count + 1)]
-        assert bool(reader.org.jobs) is False, "no job is left behind"
-        assert any(asked.startswith("job query") for _, asked in reader.org.asked) is in_bulk
+    reader = reader_of(org_of(events(count)))
+    assert reader.read({"Name"}, bulk_above=20).column("Name") == [f"Event {number}" for number in range(1, count + 1)]
+    assert reader.org.jobs == {}, "no job is left behind"
+    assert was_in_bulk(reader) is in_bulk
 
 
 def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
     org = org_of(events(30))
     org.troubles.not_in_bulk = True
-    with reader_of(org) as reader:
-        rows = reader.read({"Name"}, bulk_above=5)
-        with pytest.raises(BadSourceError, match="not supported by the Bulk API"):
-            reader.read({"Name"}, api="bulk")
+    rows = reader_of(org).read({"Name"}, bulk_above=5)
+    with pytest.raises(BadSourceError, match="not supported by the Bulk API"):
+        reader_of(org).read({"Name"}, api="bulk")
     assert len(rows.rows) == 30
     assert "read in pages" in rows.ending.notices[0]
 
@@ -125,76 +123,66 @@ def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
 def test_records_that_are_too_many_to_be_counted_are_read_in_bulk() -> None:
     org = org_of(events(30))
     slow = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
-    with reader_of(org) as reader:
-        org.troubles.answers = [*slow]
-        assert len(reader.read({"Name"}).rows) == 30
-        assert any(asked.startswith("job query") for _, asked in org.asked)
-        org.troubles.answers = [*slow]
-        with pytest.raises(SourceUnavailableError, match="QUERY_TIMEOUT") as caught:
-            reader.read({"Name"}, api="rest")
-        assert "api: bulk" in caught.value.hint
+    reader, org.troubles.answers = reader_of(org), [*slow]
+    assert len(reader.read({"Name"}).rows) == 30
+    assert was_in_bulk(reader)
+    org.troubles.answers = [*slow]
+    with pytest.raises(SourceUnavailableError, match="QUERY_TIMEOUT") as caught:
+        reader.read({"Name"}, api="rest")
+    assert "api: bulk" in caught.value.hint
 
 
 def test_few_requests_are_left_so_many_records_are_read_in_bulk() -> None:
     org = org_of(events(50))
     org.allowed, org.used, org.troubles.page_rows = 100, 90, 10
-    with reader_of(org) as reader:
-        assert len(reader.read({"Name"}, bulk_above=49).rows) == 50
-        assert any(asked.startswith("job query") for _, asked in org.asked)
+    reader = reader_of(org)
+    assert len(reader.read({"Name"}, bulk_above=49).rows) == 50
+    assert was_in_bulk(reader)
 
 
 def test_an_empty_object_is_a_reading_without_rows_that_has_its_columns() -> None:
     for api in ("auto", "rest", "bulk"):
-        with reader_of(org_of([])) as reader:
-            read = reader.read({"Name"}, api=api)
-            assert (read.rows, read.columns, read.is_whole) == ([], ("Name", "Id"), True)
+        read = reader_of(org_of([])).read({"Name"}, api=api)
+        assert (read.rows, read.columns, read.is_whole) == ([], ("Name", "Id"), True)
 
 
 def test_all_fields_that_are_missing_are_told_at_once_with_the_nearest() -> None:
-    with reader_of(_org()) as reader, pytest.raises(MissingColumnsError) as caught:
-        reader.read(
-            {"Nmae", "Venue__r.Cty__c", "BillingAddress.Town", "BillingAddress"}, where={"field": "Statrt__c", "value": "x"}
-        )
-    assert set(caught.value.missing) == {"BillingAddress", "BillingAddress.Town", "Nmae", "Statrt__c", "Venue__r.Cty__c"}
+    wanted = {"Nmae", "Venue__r.Cty__c", "BillingAddress.Town", "BillingAddress"}
+    with pytest.raises(MissingColumnsError) as caught:
+        reader_of(_org()).read(wanted, where={"field": "Statrt__c", "value": "x"})
+    assert set(caught.value.missing) == wanted | {"Statrt__c"}
     assert caught.value.nearest["Nmae"] == "Name"
     assert caught.value.nearest["Venue__r.Cty__c"] == "Venue__r.City__c"
     assert "may not see" in caught.value.hint
 
 
 def test_a_field_that_may_be_absent_is_empty() -> None:
-    with reader_of(org_of(events(1))) as reader:
-        assert reader.read({"Name", "Hidden__c"}, optional=["Hidden__c"]).column("Hidden__c") == [""]
-        assert reader.read({"TITLE"}, columns={"TITLE": ["Title__c", "name"]}).column("TITLE") == ["Event 1"]
+    reader = reader_of(org_of(events(1)))
+    assert reader.read({"Name", "Hidden__c"}, optional=["Hidden__c"]).column("Hidden__c") == [""]
+    assert reader.read({"TITLE"}, columns={"TITLE": ["Title__c", "name"]}).column("TITLE") == ["Event 1"]
 
 
 def test_an_object_that_is_not_there_is_named_with_the_nearest() -> None:
-    with reader_of(_org()) as reader, pytest.raises(SourceRefusedError) as caught:
-        reader.read({"Name"}, object="Evnet__c")
+    with pytest.raises(SourceRefusedError) as caught:
+        reader_of(_org()).read({"Name"}, object="Evnet__c")
     assert "Evnet__c" in str(caught.value)
     assert "did you mean Event__c" in caught.value.hint
 
 
 def test_unknown_child_rows_and_their_fields_are_named() -> None:
-    with reader_of(_org()) as reader:
-        with pytest.raises(MissingColumnsError) as caught:
-            reader.read({"Name"}, children={"Sesions__r": ["Name"]})
-        assert caught.value.nearest == {"Sesions__r": "Sessions__r"}
-        with pytest.raises(MissingColumnsError, match="Session__c"):
-            reader.read({"Name"}, children={"Sessions__r": ["Nam"]})
+    with pytest.raises(MissingColumnsError) as caught:
+        reader_of(_org()).read({"Name"}, children={"Sesions__r": ["Name"]})
+    assert caught.value.nearest == {"Sesions__r": "Sessions__r"}
+    with pytest.raises(MissingColumnsError, match="Session__c"):
+        reader_of(_org()).read({"Name"}, children={"Sessions__r": ["Nam"]})
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
-def test_any_text_is_quoted_so_that_it_is_found_and_nothing_else(hostile: Reader, text: str) -> None:
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_any_text_is_quoted_so_that_it_is_found_and_nothing_else(text: str) -> None:
     text += "x'\\"
-    hostile.org.objects["Event__c"].records = [event(1, Name=text), event(2, Name="other")]  # type: ignore[misc]
-    assert hostile.read({"Name"}, where={"field": "Name", "value": text}).column("Name") == [text]
-
-
-@pytest.fixture
-def hostile() -> Any:
-    with reader_of(org_of([])) as reader:
-        yield reader
+    reader = reader_of(org_of([event(1, Name=text), event(2, Name="other")]))
+    assert reader.read({"Name"}, where={"field": "Name", "value": text}).column("Name") == [text]
 
 
 @pytest.mark.parametrize(
@@ -217,8 +205,8 @@ def test_conditions_are_written_as_their_fields_types_ask(where: Any, found: lis
     names = ("Seats__c", "Open__c", "Day__c", "Start__c", "Kinds__c")
     one = dict(zip(names, (12, True, "2026-05-03", "2026-05-03T17:30:00.000+0000", "Music"), strict=True))
     two = dict(zip(names, (13, False, "2026-05-04", "2026-05-03T17:31:00.000+0000", "Film"), strict=True))
-    with reader_of(org_of([event(1, **one), event(2, **two, Text__c="x")], FIELDS)) as reader:
-        assert reader.read({"Name"}, where=where).column("Id") == [record_id(number) for number in found]
+    read = reader_of(org_of([event(1, **one), event(2, **two, Text__c="x")], FIELDS)).read({"Name"}, where=where)
+    assert read.column("Id") == [record_id(number) for number in found]
 
 
 def test_values_that_do_not_suit_their_fields_are_told_all_at_once() -> None:
@@ -229,18 +217,18 @@ def test_values_that_do_not_suit_their_fields_are_told_all_at_once() -> None:
         {"field": "Start__c", "value": "2026-05-03T17:30:00"},
         {"field": "Day__c", "op": ">", "value": "LAST_N_DAYS:30"},
     ]
-    with reader_of(_org()) as reader, pytest.raises(ConfigError) as caught:
-        reader.read({"Name"}, where=where)
+    with pytest.raises(ConfigError) as caught:
+        reader_of(_org()).read({"Name"}, where=where)
     assert [f"source.where {number}" in str(caught.value) for number in (1, 2, 3, 4, 5)] == [True] * 4 + [False]
 
 
 def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> None:
     soql = "SELECT Name, Start__c, Venue__r.City__c, (SELECT Name FROM Sessions__r) FROM Event__c WHERE Name = 'Event 1' LIMIT 5"
-    with reader_of(_org()) as reader:
-        read = reader.read({"Name", "venue__r.city__c", "Sessions__r"}, query=soql)
-        assert soql in reader.queries
-        with pytest.raises(MissingColumnsError, match="the query lacks"):
-            reader.read({"Title"}, query=soql)
+    reader = reader_of(_org())
+    read = reader.read({"Name", "venue__r.city__c", "Sessions__r"}, query=soql)
+    assert soql in reader.queries
+    with pytest.raises(MissingColumnsError, match="the query lacks"):
+        reader.read({"Title"}, query=soql)
     assert read.cells[0]["venue__r.city__c"] == "Lyon"
     assert read.cells[0]["Start__c"] == "2026-05-03T17:30:00Z"
     assert [child["Name"] for child in json.loads(read.cells[0]["Sessions__r"])] == [f"S{number}" for number in range(7, 0, -1)]
@@ -248,39 +236,27 @@ def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> N
 
 
 def test_a_plain_query_of_many_records_is_read_in_bulk() -> None:
-    with reader_of(org_of(events(12))) as reader:
-        read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name", bulk_above=10)
-        assert "SELECT COUNT() FROM Event__c WHERE Name != 'x'" in reader.queries
+    reader = reader_of(org_of(events(12)))
+    read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name", bulk_above=10)
+    assert "SELECT COUNT() FROM Event__c WHERE Name != 'x'" in reader.queries
     assert len(read.rows) == 12
 
 
 def test_a_refused_query_tells_what_salesforce_said() -> None:
-    with reader_of(_org()) as reader, pytest.raises(BadSourceError) as caught:
-        reader.read(query="SELECT Nmae FROM Event__c LIMIT 1")
-    assert "INVALID_FIELD" in str(caught.value)
-    assert "No such column 'Nmae' on entity 'Event__c'" in str(caught.value)
+    with pytest.raises(BadSourceError, match=r"INVALID_FIELD.*No such column 'Nmae' on entity 'Event__c'") as caught:
+        reader_of(_org()).read(query="SELECT Nmae FROM Event__c LIMIT 1")
     assert caught.value.hint.startswith("did you mean Name?")
 
 
 def test_archived_records_are_records_and_deleted_ones_are_not() -> None:
     records = [event(1, IsArchived=True), event(2, IsDeleted=True), event(3)]
     for api in ("rest", "bulk"):
-        with reader_of(org_of(records, archives=True)) as reader:
-            assert reader.read({"Name"}, api=api).column("Name") == ["Event 1", "Event 3"]
+        assert reader_of(org_of(records, archives=True)).read({"Name"}, api=api).column("Name") == ["Event 1", "Event 3"]
 
 
-@pytest.mark.parametrize(
-    ("short", "long"),
-    [
-        ("00Dx0000000BV7z", "00Dx0000000BV7zEAG"),
-        ("701E0000000JuFH", "701E0000000JuFHIA0"),
-        ("001000000000001", "001000000000001AAA"),
-        ("ABCDEFGHIJKLMNO", "ABCDEFGHIJKLMNO555"),
-    ],
-)
-def test_an_id_of_15_characters_gets_the_three_that_tell_its_capitals(short: str, long: str) -> None:
-    assert long_id(short) == long
-    assert long_id(long) == long
+@pytest.mark.parametrize("long", ["00Dx0000000BV7zEAG", "701E0000000JuFHIA0", "001000000000001AAA", "ABCDEFGHIJKLMNO555"])
+def test_an_id_of_15_characters_gets_the_three_that_tell_its_capitals(long: str) -> None:
+    assert long_id(long[:15]) == long_id(long) == long
 
 
 @given(st.text("abcXYZ019", min_size=15, max_size=15), st.text("abcXYZ019", min_size=15, max_size=15))
@@ -288,43 +264,34 @@ def test_ids_that_differ_in_their_case_only_differ_in_their_long_forms_whatever_
     assert (long_id(one).casefold() == long_id(other).casefold()) == (one == other)
 
 
-@pytest.mark.parametrize("text", ["", "001", "not an id at all", "001-00000000001", "００１０００００００００００１"])
-def test_what_is_no_id_stays_as_it_is(text: str) -> None:
-    assert convert_for("reference")(text) == text
-
-
-@pytest.mark.parametrize(
-    ("kind", "sent", "cell"),
-    [
-        ("datetime", "2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00Z"),
-        ("datetime", "2026-05-03T17:30:00.000Z", "2026-05-03T17:30:00Z"),
-        ("datetime", "2026-05-03T17:30:00.250+00:00", "2026-05-03T17:30:00.250Z"),
-        ("date", "2026-05-03", "2026-05-03"),
-        ("time", "19:30:00.000Z", "19:30:00"),
-        ("time", "19:30:00.500Z", "19:30:00.500"),
-        ("currency", Number("12.50"), "12.50"),
-        ("currency", "12.50", "12.50"),
-        ("double", Number("300.0"), "300"),
-        ("double", "1.25E7", "12500000"),
-        ("double", Number("-1.0E-5"), "-0.000010"),
-        ("double", Number("0.1234567890123456789"), "0.1234567890123456789"),
-        ("int", 12345678901234567890, "12345678901234567890"),
-        ("percent", "", ""),
-        ("boolean", True, "true"),
-        ("boolean", False, "false"),
-        ("boolean", "true", "true"),
-        ("multipicklist", "Music;Open air", "Music;Open air"),
-        ("string", "2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00.000+0000"),
-        ("string", "1.0E7", "1.0E7"),
-        ("string", None, ""),
-        ("id", None, ""),
-        ("datetime", None, ""),
-        ("", "2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00Z"),
-        ("", Number("7.0"), "7"),
-        ("", 7, "7"),
-        ("", True, "true"),
-        ("", {"attributes": {"type": "X"}, "city": "Lyon", "at": Number("4.50")}, '{"city": "Lyon", "at": "4.50"}'),
+CELLS: dict[str, list[tuple[object, str]]] = {
+    "datetime": [
+        *((f"2026-05-03T17:30:00.000{zone}", "2026-05-03T17:30:00Z") for zone in ("+0000", "Z")),
+        *(("2026-05-03T17:30:00.250+00:00", "2026-05-03T17:30:00.250Z"), (None, "")),
     ],
-)
-def test_a_value_becomes_the_cell_of_its_fields_type(kind: str, sent: object, cell: str) -> None:
-    assert convert_for(kind)(sent) == cell
+    "date": [("2026-05-03", "2026-05-03")],
+    "time": [("19:30:00.000Z", "19:30:00"), ("19:30:00.500Z", "19:30:00.500")],
+    "currency": [(Number("12.50"), "12.50"), ("12.50", "12.50")],
+    "double": [
+        *((Number("300.0"), "300"), ("1.25E7", "12500000"), (Number("-1.0E-5"), "-0.000010")),
+        (Number("0.1234567890123456789"), "0.1234567890123456789"),
+    ],
+    "int": [(12345678901234567890, "12345678901234567890")],
+    "percent": [("", "")],
+    "boolean": [(True, "true"), (False, "false"), ("true", "true")],
+    "multipicklist": [("Music;Open air", "Music;Open air")],
+    "string": [("2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00.000+0000"), ("1.0E7", "1.0E7"), (None, "")],
+    "id": [(None, "")],
+    "reference": [
+        (no_id, no_id) for no_id in ("", "001", "not an id at all", "001-00000000001", "００１０００００００００００１")
+    ],
+    "": [
+        *(("2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00Z"), (Number("7.0"), "7"), (7, "7"), (True, "true")),
+        ({"attributes": {"type": "X"}, "city": "Lyon", "at": Number("4.50")}, '{"city": "Lyon", "at": "4.50"}'),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_value_becomes_the_cell_of_its_fields_type(kind: str) -> None:
+    assert [convert_for(kind)(sent) for sent, _ in CELLS[kind]] == [cell for _, cell in CELLS[kind]]

@@ -82,34 +82,27 @@ def test_each_row_says_what_became_of_it_and_nothing_else_is_touched(google: Goo
     assert [row[3] for row in sheet.grid[3:]] == ["note 0", "note 1", "note 2"]
     assert sheet.grid[0] == ["Please do not sort"]
     assert posts(google) == 1
+    assert not [one for one in google.asked if "/drive/" in one]
 
 
 def test_a_second_time_no_request_writes(google: Google, sheet: Sheet, tmp_path: Path) -> None:
     told(google, tmp_path)
-    before = posts(google)
-    assert (told(google, tmp_path), posts(google)) == (WrittenBack(), before)
-    assert said(sheet) == SAID
+    assert (told(google, tmp_path), posts(google), said(sheet)) == (WrittenBack(), 1, SAID)
 
 
-def test_our_own_words_cost_one_whole_reading_more_and_none_after_that(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sheet")
+def test_our_own_words_cost_one_whole_reading_more_and_none_after_that(google: Google, tmp_path: Path) -> None:
     def read(since: str) -> tuple[bool, str]:
         source = open_source(spec(), tmp_path, frozenset({"ID"}), access=access_to(google, tmp_path), since=since)
         with source.read() as reading:
             list(reading.rows)
             return reading.is_whole, reading.ending().cursor
 
-    del sheet
     _, first = read("")
     told(google, tmp_path)
     is_whole, second = read(first)
     assert (is_whole, told(google, tmp_path).cells) == (True, 0)
     assert read(second) == (False, second)
-
-
-def test_drive_is_not_asked_for_the_looks_of_a_board(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    del sheet
-    told(google, tmp_path)
-    assert not [one for one in google.asked if "/drive/" in one]
 
 
 def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: Sheet, tmp_path: Path) -> None:
@@ -118,30 +111,26 @@ def test_texts_are_written_as_texts_never_as_formulas(google: Google, sheet: She
     assert {one["valueInputOption"] for one in google.written} == {"RAW"}
 
 
-def insert_row(sheet: Sheet) -> None:
-    sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
-
-
-def insert_column(sheet: Sheet) -> None:
-    for row in sheet.grid[2:]:
-        row.insert(1, "Theirs")
-
-
 @pytest.mark.parametrize(
-    ("before", "insert", "writes"),
-    [(2, insert_row, 1), (3, insert_row, 2), (2, insert_column, 1)],
+    ("before", "what", "writes"),
+    [(2, "row", 1), (3, "row", 2), (2, "column", 1)],
     ids=["a row before we look again", "a row in the very instant of the write", "a column before we look again"],
 )
 def test_what_is_inserted_meanwhile_is_minded_or_mended(
-    google: Google, sheet: Sheet, tmp_path: Path, before: int, insert: Callable[[Sheet], None], writes: int
+    google: Google, sheet: Sheet, tmp_path: Path, before: int, what: str, writes: int
 ) -> None:
-    google.edits[before] = lambda: insert(sheet)
+    def insert() -> None:
+        if what == "row":
+            sheet.insert(4, [Cell(99.0, "NUMBER", "0000"), "New"])
+        for row in sheet.grid[2:] if what == "column" else ():
+            row.insert(1, "Theirs")
+
+    google.edits[before] = insert
     found = told(google, tmp_path)
     assert (found.problem, posts(google)) == ("", writes)
     assert writes == 2 or found == WrittenBack(cells=6)
-    new = {"0099": ("", "", "")} if insert is insert_row else {}
-    assert said(sheet) == SAID | new
-    assert insert is insert_row or [row[1] for row in sheet.grid[2:]] == ["Theirs"] * 4
+    assert said(sheet) == SAID | ({"0099": ("", "", "")} if what == "row" else {})
+    assert what == "row" or [row[1] for row in sheet.grid[2:]] == ["Theirs"] * 4
 
 
 def test_a_part_of_a_tab_is_written_where_it_is(google: Google, tmp_path: Path) -> None:

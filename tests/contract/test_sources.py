@@ -1,18 +1,30 @@
-"""What every kind of source promises, asked of each in the same words. How a kind is added is told in `source_kinds`."""
+"""What every kind of source promises, asked of each in the same words, also by a feed that is staged through kills and failures.
+
+`source_kinds` says how a kind is added.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
 import tempfile
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 import pytest
-from contract.every_kind import GRID_KINDS, INCREMENTAL_KINDS, KINDS, QUICK_KINDS, VERSIONED_KINDS
-from contract.source_kinds import Kind, Stand, opened
+from contract.every_kind import INCREMENTAL_KINDS, KINDS, VERSIONED_KINDS
+from contract.killed_read import DESTINATION, SourceToRead
+from contract.sheet_kinds import SHEET_KINDS, SheetStand
+from contract.source_kinds import Grid, Kind, Stand, opened
+from empty_books import lay_out
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +32,18 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, Ending, MissingColumnsError, Source, SourceRefusedError
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
+from mappings.row_key import FeedName
+from pipelines.run.options import RunOptions
+from state.database import StateDb
+from state.ledger.standing import FeedScope, RowRecord
+from state.opening import open_database
+from state.queries import LedgerQueries, RowFilter
 
 HOSTILE = [
     " padded ", "\u00a0", "line one\nline two", "a\r\nb", "a\rb", 'say "hi"', "a,b;c\td|e", "02134", "1e5", "12,50", "NA",
     "nan", "TRUE", "no", "=1+1", "-5", "\ufeffmark", "Łódź", "上海", "💃🏽", "\u2028", "\x0b\x85", "\\", "'", "#3", "null",
 ]  # fmt: skip
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 
 @pytest.fixture
@@ -44,16 +63,23 @@ def stand(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield found
 
 
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name, indirect=True)
-every_quick = pytest.mark.parametrize("kind", QUICK_KINDS, ids=lambda kind: kind.name, indirect=True)
-every_versioned = pytest.mark.parametrize("kind", VERSIONED_KINDS, ids=lambda kind: kind.name, indirect=True)
-every_grid = pytest.mark.parametrize("kind", GRID_KINDS, ids=lambda kind: kind.name, indirect=True)
-every_incremental = pytest.mark.parametrize("kind", INCREMENTAL_KINDS, ids=lambda kind: kind.name, indirect=True)
+FAMILIES = list({(kind.stand.__module__ + kind.stand.__qualname__, kind.is_incremental): kind for kind in KINDS[::-1]}.values())
+"""One kind for each way of coming by rows: where they stand, and whether it can go on."""
+
+
+def every(kinds: Sequence[Kind]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.name, indirect=True)
+
+
+def quick(kinds: Sequence[Kind]) -> list[Kind]:
+    return [kind for kind in kinds if not kind.is_dear]
+
+
+every_kind, every_versioned, every_incremental = every(KINDS), every(VERSIONED_KINDS), every(INCREMENTAL_KINDS)
 
 
 def _rows(source: Source) -> list[SourceRow]:
-    with source.read() as reading:
-        return list(reading.rows)
+    return _read(source)[0]
 
 
 def _read(source: Source) -> tuple[list[SourceRow], bool, Ending]:
@@ -89,19 +115,8 @@ def test_cells_are_the_text_that_stands_there(kind: Kind, stand: Stand) -> None:
     assert not any(row.problems or row.is_gone for row in rows)
 
 
-@every_quick
-@given(
-    grid=st.integers(1, 4).flatmap(
-        lambda width: st.lists(
-            st.lists(
-                st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
-                min_size=width,
-                max_size=width,
-            ),
-            max_size=6,
-        )
-    )
-)
+@every(quick(KINDS))
+@given(grid=st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(TEXTS, min_size=width, max_size=width), max_size=6)))
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 )
@@ -113,14 +128,14 @@ def test_any_grid_of_text_survives_the_way(kind: Kind, stand: Stand, grid: list[
     assert [[row.cells[name] for name in names] for row in rows] == (_to_the_last_filled(kept) if kind.ends_at_filled else kept)
 
 
-@every_grid
+@every([kind for kind in KINDS if kind.is_grid])
 def test_columns_stand_in_the_order_of_the_source(stand: Stand) -> None:
     with opened(stand, [["b", " a ", "c"], ["1", "2", "3"]]).read() as reading:
         assert reading.columns == ("b", "a", "c")
         assert [dict(row.cells) for row in reading.rows] == [{"b": "1", "a": "2", "c": "3"}]
 
 
-@every_grid
+@every([kind for kind in KINDS if kind.is_grid])
 def test_columns_are_spelt_as_the_mapping_spells_them(stand: Stand) -> None:
     source = opened(stand, [["START  date", "Title", "title"], ["1", "2", "3"]], frozenset({"Start Date", "title"}))
     with source.read() as reading:
@@ -222,11 +237,9 @@ def test_a_source_that_ends_in_the_middle_fails_and_never_just_ends(stand: Stand
 
 def _assert_no_secret_in(stand: Stand, error: SyncError, source: Source, caplog: pytest.LogCaptureFixture) -> None:
     """Look at all that might be printed: the error with its causes, the source itself, the log down to its details."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None:
+    causes: list[BaseException] = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
     told = " ".join([*(f"{one!r} {one}" for one in causes), error.hint, repr(source), caplog.text])
     assert not [secret for secret in stand.secrets if secret in told]
 
@@ -288,8 +301,7 @@ def test_a_cursor_that_means_nothing_to_the_source_leads_to_a_whole_reading(stan
 def test_a_source_without_cursors_reads_all_whatever_it_is_asked(kind: Kind, stand: Stand) -> None:
     if kind.is_incremental:
         pytest.skip("this kind has cursors")
-    grid = [["id"], ["1"], ["2"]]
-    rows, is_whole, ending = _read(opened(stand, grid, since="an old cursor"))
+    rows, is_whole, ending = _read(opened(stand, [["id"], ["1"], ["2"]], since="an old cursor"))
     assert (len(rows), is_whole) == (2, True)
     assert kind.knows_versions or not ending.cursor
 
@@ -315,3 +327,155 @@ def test_nothing_is_opened_before_a_source_is_read(tmp_path: Path) -> None:
             spec = stand.put([["id"]])
             stand.take_away()
             open_source(spec, stand.base, frozenset({"anything"}), access=stand.access)
+
+
+BOOK = FeedScope(DESTINATION, FeedName("agenda"))
+COLUMNS = ["id", "text"]
+NAMES = frozenset(COLUMNS)
+ROOT = Path(__file__).parents[2]
+
+
+class StoppedError(Exception):
+    """The test stops a read between two chunks."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One kind's place, and the state DB that its rows are staged into."""
+
+    stand: Stand
+    engine: StateDb
+    url: str
+
+    def job(self, grid: Grid) -> SourceToRead:
+        return SourceToRead(self.stand.put(grid), self.stand.base, self.stand.access, self.url)
+
+    @property
+    def rows(self) -> list[RowRecord]:
+        return list(LedgerQueries(self.engine).every_row(BOOK, RowFilter()))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """Laid out before temporary files are watched."""
+    return f"sqlite:///{lay_out(tmp_path / 'state.db')}"
+
+
+@pytest.fixture
+def desk(database: str, stand: Stand) -> Iterator[Desk]:
+    engine = open_database(database)
+    yield Desk(stand, engine, database)
+    engine.dispose()
+
+
+def many(count: int, text: str = "Evening") -> list[list[str]]:
+    return [COLUMNS, *[[str(number), f"{text} {number}"] for number in range(1, count + 1)]]
+
+
+def silent(_rows: int) -> None:
+    """Nobody watches."""
+
+
+def stop(_rows: int) -> None:
+    raise StoppedError
+
+
+@pytest.mark.slow
+@every(quick(FAMILIES))
+def test_a_process_killed_while_it_reads_loses_nothing_doubles_nothing_and_leaves_no_file(desk: Desk, tmp_path: Path) -> None:
+    job = desk.job(many(2_400))
+    (tmp_path / "job").write_bytes(pickle.dumps(job))
+    command = [sys.executable, str(Path(__file__).with_name("killed_read.py")), str(tmp_path / "job")]
+    env = {**os.environ, **desk.stand.environment, "TMPDIR": tempfile.gettempdir(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    ended = subprocess.run(command, env=env, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert 0 < len(desk.rows) < 2_400
+    assert job.ledger(desk.engine).bookmark().cursor == ""
+    assert not list((tmp_path / "temporary").iterdir())
+    report = job.stage(desk.engine, "after", silent).report
+    assert report.account.read == 2_400
+    assert report.account.unchanged + report.account.new == 2_400
+    assert sorted(int(row.row_key) for row in desk.rows) == list(range(1, 2_401))
+    assert job.ledger(desk.engine).gate().is_open
+
+
+@every(FAMILIES)
+def test_a_read_that_was_stopped_or_failed_moves_nothing_and_marks_nothing(desk: Desk) -> None:
+    job = desk.job(many(3))
+    job.stage(desk.engine, "first", silent)
+    before = job.ledger(desk.engine).bookmark()
+    desk.stand.put([*many(600, "Night"), ["601", "long " * 20_000]])
+    with pytest.raises(StoppedError):
+        job.stage(desk.engine, "second", stop)
+    after = job.ledger(desk.engine).bookmark()
+    assert after.cursor in {before.cursor, ""}
+    desk.stand.break_off()
+    with pytest.raises(SyncError):
+        job.stage(desk.engine, "third", silent)
+    assert job.ledger(desk.engine).bookmark().cursor in {before.cursor, ""}
+    assert not job.ledger(desk.engine).gate().is_open
+    assert not [row for row in desk.rows if row.vanished_at]
+
+
+@every(FAMILIES)
+def test_no_secret_comes_into_the_state_db_or_the_log(desk: Desk, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    job = desk.job(many(3))
+    with caplog.at_level(logging.DEBUG):
+        job.stage(desk.engine, "first", silent)
+        desk.stand.take_away()
+        with pytest.raises(SyncError) as caught:
+            job.stage(desk.engine, "second", silent, RunOptions(full=True))
+    desk.engine.dispose()
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
+    told = f"{caught.value!r} {caught.value} {caught.value.hint} {caplog.text} {job!r}".encode()
+    assert not [secret for secret in desk.stand.secrets if secret.encode() in kept + told]
+
+
+@every(quick(VERSIONED_KINDS))
+@pytest.mark.parametrize("rules", ["", "rows:\n- duplicates: {keep: last}\n"], ids=["", "rows of one key belong together"])
+def test_a_source_that_has_not_changed_moves_nothing_and_marks_nothing(desk: Desk, rules: str) -> None:
+    job = replace(desk.job(many(3)), rules=rules)
+    job.stage(desk.engine, "first", silent)
+    before = job.ledger(desk.engine).bookmark()
+    second = job.stage(desk.engine, "second", silent)
+    assert (second.report.account.read, second.report.is_whole) == (0, False)
+    assert "has not changed" in second.notices[0]
+    assert job.ledger(desk.engine).bookmark() == before
+    assert job.ledger(desk.engine).gate().is_open
+    assert len(desk.rows) == 3
+    desk.stand.put(many(2))
+    third = job.stage(desk.engine, "third", silent)
+    assert (third.report.account.read, third.report.is_whole, third.notices) == (2, True, ())
+    assert sorted(row.row_key for row in desk.rows) == ["1", "2"]
+    asked_for = job.stage(desk.engine, "fourth", silent, RunOptions(full=True))
+    assert (asked_for.report.account.read, asked_for.notices) == (2, ("read whole: asked for",))
+
+
+@every(SHEET_KINDS)
+def test_a_sheet_that_loses_its_version_is_read_each_time_without_a_word(desk: Desk) -> None:
+    """Nothing that an earlier read left was cut short: there is nothing to tell."""
+    job = desk.job(many(3))
+    job.stage(desk.engine, "first", silent)
+    assert isinstance(desk.stand, SheetStand)
+    desk.stand.google.is_drive_on = False
+    for run in ("second", "third"):
+        staged = job.stage(desk.engine, run, silent)
+        assert (staged.report.account.read, staged.notices) == (3, ())
+    desk.stand.google.is_drive_on = True
+    job.stage(desk.engine, "fourth", silent)
+    assert job.stage(desk.engine, "fifth", silent).report.account.read == 0
+
+
+@every_incremental
+def test_a_feeds_rules_for_cells_pass_on_what_a_reading_says_of_itself(desk: Desk) -> None:
+    with opened(desk.stand, many(3), NAMES).read() as reading:
+        list(reading.rows)
+        cursor = reading.ending().cursor
+    spec = desk.stand.put([COLUMNS, ["1", "Evening 1"], ["2", "~~~"]]).model_copy(update={"empty_if": ("~~~",)})
+    source = open_source(spec, desk.stand.base, NAMES, access=desk.stand.access, since=cursor)
+    with source.read() as reading:
+        rows = list(reading.rows)
+        assert not reading.is_whole
+        assert reading.ending().cursor
+    assert {row.cells["id"]: row.cells["text"] for row in rows if not row.is_gone}["2"] == ""
+    assert [row.cells["id"] for row in rows if row.is_gone] == ["3"]

@@ -60,8 +60,6 @@ class Collector:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """Collect for the length of the block."""
-
     def take(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
         plain = gzip.decompress(body) if request.headers["content-encoding"] == "gzip" else body
         collector.raw.append(plain)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from contract.every_kind import INCREMENTAL_KINDS
+from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import Desk, WarmStart, made_desk
 from integration.service import Service, serving
 from postgres import Postgres
@@ -35,7 +37,6 @@ def desk(tmp_path: Path, warm: WarmStart, service: Service) -> Iterator[Desk]:
 
 @pytest.fixture
 def desk_on_postgres(tmp_path: Path, warm: WarmStart, service: Service, postgres: Postgres) -> Iterator[Desk]:
-    """The same with its books in an empty PostgreSQL database."""
     with made_desk(tmp_path, warm, postgres.fresh_url()) as made:
         made.point_to(service)
         yield made
@@ -43,6 +44,15 @@ def desk_on_postgres(tmp_path: Path, warm: WarmStart, service: Service, postgres
 
 @pytest.fixture(params=["desk", "desk_on_postgres"], ids=["sqlite", "postgresql"])
 def any_desk(request: pytest.FixtureRequest) -> Desk:
-    """A desk for each kind of state DB: the test runs once with each."""
     made: Desk = request.getfixturevalue(request.param)
     return made
+
+
+@pytest.fixture
+def put(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Let the feed read an org; give the org these records, titles by id."""
+    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
+    (tmp_path / "org").mkdir()
+    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
+        desk.env.update(stand.environment)
+        yield lambda **titles: stand.put([["id", "text"], *titles.items()])

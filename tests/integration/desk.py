@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -17,7 +17,7 @@ from typing import Any
 
 from integration.service import SECRET, Service
 from integration.waiting import until
-from sqlalchemy import Engine, NullPool, create_engine, func, inspect, make_url, select, text
+from sqlalchemy import Engine, NullPool, Row, Select, create_engine, inspect, make_url, select, text
 
 from state.ledger.accounts import PublishAccount, ReadAccount
 from state.tables import ENTRY
@@ -112,7 +112,6 @@ class Command:
         return said
 
     def text(self, suffix: str) -> str:
-        """What it has printed so far: `.out` or `.err`."""
         path = self.base.with_suffix(suffix)
         return path.read_text("utf-8") if path.exists() else ""
 
@@ -151,14 +150,16 @@ class Books:
         self._is_file = make_url(url).get_backend_name() == "sqlite"
         self._engine: Engine | None = None
 
-    def states(self) -> dict[str, str]:
-        """The state of every entry, by row key; none before the first run has come to make the tables."""
+    def answers(self, question: Select[Any]) -> Sequence[Row[Any]]:
+        """The rows of an answer; none before the first run has come to make the tables."""
         if not self.is_there():
-            return {}
+            return []
         with self.engine.connect() as connection:
-            if not inspect(connection).has_table(ENTRY.name):
-                return {}
-            return dict(connection.execute(select(ENTRY.c.row_key, ENTRY.c.state)).all())
+            return connection.execute(question).all() if inspect(connection).has_table(ENTRY.name) else []
+
+    def states(self) -> dict[str, str]:
+        """The state of every entry, by row key."""
+        return {row.row_key: row.state for row in self.answers(select(ENTRY.c.row_key, ENTRY.c.state))}
 
     def forget(self) -> None:
         """Lose the file, or all that is in the database."""
@@ -234,7 +235,6 @@ class Desk:
         return self.command("run", FEED, "--no-dagster", "--json", *words, code=code, **env)
 
     def run_with(self, rows: Iterable[str], *words: str, code: int | None = None, **env: str) -> Said:
-        """The same, once these are the rows of the source."""
         self.source(rows)
         return self.run(*words, code=code, **env)
 
@@ -248,14 +248,12 @@ class Desk:
         return subprocess.Popen([script, *words], cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True)
 
     def edit(self, old: str, new: str) -> None:
-        """Change the feed's mapping file in one place."""
         path = self.folder / "feeds" / "town.yaml"
         text = path.read_text("utf-8")
         assert old in text
         path.write_text(text.replace(old, new, 1), "utf-8")
 
     def rows(self, *words: str, feed: str = FEED) -> list[Any]:
-        """What `eventsync rows` lists; of one state, if it is named."""
         listed = self.command("rows", feed, *(("--state", *words) if words else ()), "--json", code=0)
         return list(listed.document["rows"])
 
@@ -274,6 +272,11 @@ class Desk:
         for command in self._started:
             if not command.has_ended:
                 command.kill()
+
+
+def shell_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command started in a shell would hear; nothing of this process's settings."""
+    return {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}, **environ}
 
 
 def line(
@@ -303,14 +306,10 @@ def mid_way(desk: Desk, service: Service, rows: int, *, after: int = 40, latency
 
 
 def assert_all_on_record(desk: Desk, service: Service) -> None:
-    """No request has left that the ledger does not know of."""
-    with desk.books.engine.connect() as connection:
-        attempts = connection.execute(select(func.coalesce(func.sum(ENTRY.c.attempts), 0))).scalar_one()
-    assert len(service.requests()) <= attempts
+    assert len(service.requests()) <= sum(row.attempts for row in desk.books.answers(select(ENTRY.c.attempts)))
 
 
 def assert_delivered(desk: Desk, service: Service, rows: int) -> None:
-    """Each row is one event, and the books are sound and say so."""
     assert service.titles() == evenings(rows)
     assert set(desk.states().values()) == {"delivered"}
     desk.command("state", "verify", code=0)
@@ -330,9 +329,8 @@ def untidy_runs(desk: Desk) -> Iterator[str]:
 def made_desk(folder: Path, warm: WarmStart, state_url: str | None = None) -> Iterator[Desk]:
     """A desk with an empty folder, where this process's environment is not heard; its books lie there, or at `state_url`."""
     books = Books(folder, state_url or "sqlite:///state.db")
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    env |= {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": books.url, "DAGSTER_HOME": str(folder / "dagster")}
-    desk = Desk(folder, warm, env, books)
+    env = {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": books.url, "DAGSTER_HOME": str(folder / "dagster")}
+    desk = Desk(folder, warm, shell_environ(env), books)
     desk.mapping()
     try:
         yield desk

@@ -76,7 +76,6 @@ class Reader:
         assert self._is_as_shown(shown, said), f"$ {command}\n{told}\n\nand the page shows\n\n{self.still(shown)}"
 
     def still(self, text: str) -> str:
-        """Return a text without what differs each time."""
         text = text.replace(str(self.desk.folder), "~/riverside")
         for pattern, word in _MOVING.items():
             text = re.sub(pattern, word, text, flags=re.MULTILINE)

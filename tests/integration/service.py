@@ -60,7 +60,6 @@ class Door:
         return {key: bodies for key, bodies in found.items() if bodies}
 
     def has_request_after(self, number: int) -> bool:
-        """Whether a request of any route with a higher number was written down."""
         return bool(self.look("/requests", route="all", after=number, limit=1)["requests"])
 
     def last_number(self) -> int:
@@ -99,7 +98,6 @@ class Service(Door):
 
 @contextmanager
 def serving(state: Path | None = None, *, key: str = SECRET, **switches: str | int) -> Iterator[Service]:
-    """A sandbox process for the length of the block."""
     service = Service(state, switches, key)
     service.start()
     try:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import signal
 from collections import Counter
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from contract.every_kind import INCREMENTAL_KINDS
-from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.reader import Block, Reader
 from integration.service import Service
@@ -36,7 +35,6 @@ def slices(said: Said) -> list[tuple[str, str]]:
 
 
 def by_dated_file(desk: Desk, rows: int, days: int = 6) -> None:
-    """Let the feed read files of days, each with so many rows."""
     desk.edit("\n  path: ../events.csv\n", DATED)
     (desk.folder / "in").mkdir()
     for day in range(days):
@@ -173,23 +171,19 @@ def test_a_brake_stops_a_backfill_and_a_person_lets_it_pass(desk: Desk, service:
 
 
 def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays_where_it_is(
-    desk: Desk, service: Service, tmp_path: Path
+    desk: Desk, service: Service, put: Callable[..., None]
 ) -> None:
-    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
-    (tmp_path / "org").mkdir()
-    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
-        desk.env.update(stand.environment)
-        stand.put([["id", "text"], ["a", "Alfa"], ["b", "Bravo"]])
-        assert desk.run().run["publish"]["delivered"] == 2
-        stand.put([["id", "text"], ["a", "Alfa"], ["c", "Charlie"]])
-        past = backfill(desk, "--from", "2020-01-01", "--to", "2020-01-02")
-        assert (past.code, past.document["read"], past.document["backfill"]["by"]) == (0, 0, "cursor"), past.words
-        whole = backfill(desk, "--from", "2020-01-01", "--to", "2099-12-31", "--slice", "9999")
-        assert (whole.code, whole.document["sent"]) == (0, 1), whole.words
-        onward = desk.run().run
-        assert (onward["read"]["gone"], onward["vanished"], onward["publish"]["delivered"]) == (1, 1, 0), onward
-        assert onward["notices"] == [], "it went on from where the first run ended"
-        assert service.titles() == ["Alfa", "Bravo", "Charlie"]
+    put(a="Alfa", b="Bravo")
+    assert desk.run().run["publish"]["delivered"] == 2
+    put(a="Alfa", c="Charlie")
+    past = backfill(desk, "--from", "2020-01-01", "--to", "2020-01-02")
+    assert (past.code, past.document["read"], past.document["backfill"]["by"]) == (0, 0, "cursor"), past.words
+    whole = backfill(desk, "--from", "2020-01-01", "--to", "2099-12-31", "--slice", "9999")
+    assert (whole.code, whole.document["sent"]) == (0, 1), whole.words
+    onward = desk.run().run
+    assert (onward["read"]["gone"], onward["vanished"], onward["publish"]["delivered"]) == (1, 1, 0), onward
+    assert onward["notices"] == [], "it went on from where the first run ended"
+    assert service.titles() == ["Alfa", "Bravo", "Charlie"]
 
 
 def test_the_page_shows_what_the_commands_say(desk: Desk, service: Service) -> None:

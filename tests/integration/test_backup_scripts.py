@@ -42,7 +42,6 @@ def backups(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def delivered(desk: Desk) -> Desk:
-    """A desk that has delivered three rows."""
     desk.run_with(lines(3), code=0)
     return desk
 

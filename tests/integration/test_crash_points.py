@@ -53,12 +53,3 @@ def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: D
     assert len(service.events()) == ROWS
     assert service.bodies().keys() == first
     assert service.outcomes() == {"created": ROWS, "replayed": ROWS}
-
-
-def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_desk: Desk, service: Service) -> None:
-    assert any_desk.run_with(lines(20), "--stage-only", code=0).run["outcome"] == "staged"
-    assert service.requests() == []
-    (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
-    any_desk.run("--publish-only", code=0)
-    assert service.titles() == evenings(20)
-    assert service.outcomes() == {"created": 20}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from integration.desk import FEED, Desk, evenings, line, lines
+from integration.desk import FEED, Desk, evenings, line, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 
@@ -54,19 +54,17 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
 
 
 def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, service: Service) -> None:
-    desk = any_desk
-    desk.mapping(in_flight=1)
-    desk.source(lines(60))  # a minute's work
+    any_desk.mapping(in_flight=1)
+    any_desk.source(lines(60))  # a minute's work
     service.switch(answer_delay_ms=1_000)
-    run = desk.start_run()
-    until(lambda: bool(service.requests()))
+    run = any_desk.start_run()
+    until(service.requests)
     for words in (["resolve", FEED, "0", "--event-id", "7"], ["retry", FEED]):
-        desk.command(*words).assert_told(4, "held by")
+        any_desk.command(*words).assert_told(4, "held by")
     run.kill()
 
 
 def _renumbered(number: int, to: int, **more: str) -> str:
-    """A row that a partner has given another number."""
     return line(number, **more).replace(f"{number},", f"{to},", 1)
 
 
@@ -114,18 +112,11 @@ def test_held_rows_are_taken_over_sent_or_ignored_as_a_person_says(any_desk: Des
 def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(desk: Desk, service: Service) -> None:
     desk.mapping(in_flight=1)
     desk.mapping(name="other.yaml", feed="other")
-    desk.source([line(1), line(2)])
-    desk.run(code=0)
+    desk.run_with(lines(3), code=0)
     desk.command("run", "other", "--no-dagster")
-    assert [row["row_key"] for row in desk.command("rows", "other", "--state", "held", "--json").document["rows"]] == ["1", "2"]
-    desk.source([line(number) for number in range(1, 40)])
-    service.switch(answer_delay_ms=1_000)
-    before = len(service.requests())
-    run = desk.start_run()
-    until(lambda: len(service.requests()) > before)
-    said = desk.command("resolve", "other", "1", "--same-as")
-    assert (said.code, "town-hall is held by" in said.words) == (4, True), said.words
+    run = mid_way(desk, service, 40, after=3, latency_ms=1_000)
+    desk.command("resolve", "other", "1", "--same-as").assert_told(4, "town-hall is held by")
     run.kill()
-    said = desk.command("resolve", "other", "1", "--same-as", "--json", code=0)
-    assert said.document["rows"][0]["other_key"] == "1 of town-hall"
+    (adopted,) = desk.command("resolve", "other", "1", "--same-as", "--json", code=0).document["rows"]
+    assert adopted["other_key"] == "1 of town-hall"
     desk.command("resolve", "other", "1", "--undo", code=0)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from contract.every_kind import INCREMENTAL_KINDS
-from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
 from lookalikes.web_files import untold, web_server
@@ -69,16 +66,6 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
         known = desk.run()
         assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
         desk.run("--accept", "shrink", code=0)
-
-
-@pytest.fixture
-def put(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Let the feed read an org; give the org these records, titles by id."""
-    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
-    (tmp_path / "org").mkdir()
-    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
-        desk.env.update(stand.environment)
-        yield lambda **titles: stand.put([["id", "text"], *titles.items()])
 
 
 def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(

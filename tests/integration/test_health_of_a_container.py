@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from documents import surprises
 from integration.desk import FEED, Desk, lines
 from integration.waiting import until
 from lookalikes.notices import closed_port
@@ -47,11 +48,14 @@ def test_numbers_are_served_while_runs_are_at_work_until_the_command_is_stopped(
     assert serving.returncode == 0
 
 
-def test_a_command_is_healthy_as_long_as_it_is_at_work(desk: Desk) -> None:
-    sandbox = desk.installed("sandbox", "--port", "0")
+def test_a_command_is_healthy_as_long_as_it_is_at_work_and_the_sandbox_announces_itself_in_one_document(desk: Desk) -> None:
+    sandbox = desk.installed("sandbox", "--port", "0", "--json")
+    assert sandbox.stdout is not None
     try:
+        assert surprises(("sandbox",), json.loads(sandbox.stdout.readline())) == []
         assert is_healthy(sandbox.pid, 1)
     finally:
         sandbox.terminate()
-        sandbox.communicate(timeout=60)
+        out, _ = sandbox.communicate(timeout=60)
+    assert (out, sandbox.returncode in {0, 130}) == ("", True)
     assert not is_healthy(sandbox.pid, 1)

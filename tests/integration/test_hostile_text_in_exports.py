@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,10 +108,6 @@ class Stream(io.TextIOWrapper):
         return self.read()
 
 
-Told = tuple[dict[tuple[str, str], Said], Path]
-"""What the commands have printed, by command and manner, and the folder of their files."""
-
-
 def _command(*words: str, is_terminal: bool = False) -> Said:
     out, err = Stream(is_terminal=is_terminal), Stream(is_terminal=False)
     code = called(words, out, err)
@@ -128,63 +123,42 @@ def _write(folder: Path, rows: list[dict[str, str]]) -> None:
     (folder / "in" / f"{FILE}.json").write_text(json.dumps([*rows, *LONE_ROWS]), "ascii")
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / "in").mkdir()
-    (folder / "feeds").mkdir()
+def _printed(folder: Path) -> Iterator[tuple[tuple[str, str], Said]]:
+    """What each command prints in each manner, once the feed was run with the rows before and after."""
+    for name in ("in", "feeds"):
+        (folder / name).mkdir()
     (folder / "feeds" / "town.yaml").write_text(MAPPING, "utf-8")
     (folder / "feeds" / "broken\udce9.yaml").write_text(BROKEN, "utf-8")
-    with pytest.MonkeyPatch.context() as patch, running(None, Switches(), "sk-test") as service:
-        patch.chdir(folder)
-        here = {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": "sqlite:///state.db", "DAGSTER_HOME": str(folder / "dagster")}
+    for rows in (BEFORE, AFTER):
+        _write(folder, rows)
+        assert _command("run", "town", "--no-dagster").code in CODES["run"]
+    for name, words in SHOWING.items():
+        for manner, more in MANNERS.items():
+            words_here = (name.split()[0], *(word.format(manner=manner) for word in words))
+            yield (name, manner), _command(*words_here, *more, is_terminal=manner == "terminal")
+
+
+def test_nothing_that_is_printed_or_exported_holds_what_a_terminal_obeys_and_hostile_text_can_still_be_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": "sqlite:///state.db", "DAGSTER_HOME": str(tmp_path / "dagster")}
+    with running(None, Switches(), "sk-test") as service:
         there = {"EVENT_API_BASE_URL": service.base_url, "EVENT_API_KEY": "sk-test", "TERM": "xterm-256color"}
-        for name in [name for name in os.environ if name.startswith(("EVENT", "DAGSTER"))]:
-            patch.delenv(name)
         for name, value in (here | there).items():
-            patch.setenv(name, value)
-        for rows in (BEFORE, AFTER):
-            _write(folder, rows)
-            assert _command("run", "town", "--no-dagster").code in CODES["run"]
-        said = {}
-        for name, words in SHOWING.items():
-            for manner, more in MANNERS.items():
-                words_here = (name.split()[0], *(word.format(manner=manner) for word in words))
-                said[name, manner] = _command(*words_here, *more, is_terminal=manner == "terminal")
-        yield said, folder
+            monkeypatch.setenv(name, value)
+        said = dict(_printed(tmp_path))
+    harmful = {which: HARMFUL.findall(OWN_STYLES.sub("", one.out)) + HARMFUL.findall(one.err) for which, one in said.items()}
+    assert {which: found for which, found in harmful.items() if found} == {}
+    assert {which: one.code for which, one in said.items() if one.code not in CODES.get(which[0], {0})} == {}
+    assert [which for which, one in said.items() if "Traceback" in one.err] == []
 
-
-@pytest.mark.parametrize("name", SHOWING)
-@pytest.mark.parametrize("manner", MANNERS)
-def test_no_command_prints_what_a_terminal_obeys(told: Told, name: str, manner: str) -> None:
-    said = told[0][name, manner]
-    for text in (OWN_STYLES.sub("", said.out), said.err):
-        assert HARMFUL.findall(text) == [], text
-    assert "Traceback" not in said.err
-    assert said.code in CODES.get(name, {0}), said
-
-
-@pytest.mark.parametrize("name", ["rows rejected", "diff", "preview", "explain", "run", "check of a broken file"])
-def test_hostile_text_can_still_be_recognised(told: Told, name: str) -> None:
-    said = told[0][name, "piped"]
-    assert "\N{SYMBOL FOR ESCAPE}[35m" in said.out + said.err
-    assert "evil" in said.out + said.err
-
-
-@pytest.mark.parametrize("name", ["rows.csv", "page.html"])
-def test_no_exported_file_holds_what_a_terminal_obeys(told: Told, name: str) -> None:
-    text = (told[1] / name).read_bytes().decode("utf-8").replace("\r\n", "\n")
-    assert HARMFUL.findall(text) == []
-    assert "\N{SYMBOL FOR ESCAPE}[35m" in text
-    assert "evil" in text
-
-
-@pytest.mark.parametrize("manner", MANNERS)
-def test_direction_marks_of_arabic_and_hebrew_text_stay(told: Told, manner: str) -> None:
-    assert f"Abend{MARKS}" in told[0]["preview", manner].out
-    assert f"Abend{MARKS}" in (told[1] / "page.html").read_text("utf-8")
-
-
-def test_a_document_gives_the_cells_back_as_they_were(told: Told) -> None:
-    rows = json.loads(told[0]["rows rejected", "json"].out)["rows"]
-    assert HOSTILE in [row["cells"]["TITLE"] for row in rows]
+    exported = {name: (tmp_path / name).read_bytes().decode("utf-8").replace("\r\n", "\n") for name in ("rows.csv", "page.html")}
+    assert [name for name, text in exported.items() if HARMFUL.search(text)] == []
+    names = ("rows rejected", "diff", "preview", "explain", "run", "check of a broken file")
+    shown = exported | {name: said[name, "piped"].out + said[name, "piped"].err for name in names}
+    assert [name for name, text in shown.items() if "\N{SYMBOL FOR ESCAPE}[35m" not in text or "evil" not in text] == []
+    marked = [exported["page.html"], *(said["preview", manner].out for manner in MANNERS)]
+    assert [f"Abend{MARKS}" in text for text in marked] == [True] * 4, "direction marks of Arabic and Hebrew text stay"
+    rows = json.loads(said["rows rejected", "json"].out)["rows"]
+    assert HOSTILE in [row["cells"]["TITLE"] for row in rows], "a document gives the cells back as they were"

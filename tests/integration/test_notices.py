@@ -49,17 +49,6 @@ def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: I
     assert hook.titles() == [f"{FEED}: over"]
 
 
-def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> None:
-    told_desk.source(_mostly_good())
-    hook.status = 503
-    said = told_desk.run()
-    assert (said.code, said.run["outcome"]) == (5, "stopped by a brake")
-    assert "a notice could not be sent" in said.words
-    hook.status = 200
-    told_desk.run_with(lines(20), code=0)
-    assert hook.titles() == []
-
-
 def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Service, hook: Inbox) -> None:
     mid_way(told_desk, service, 60, after=0, latency_ms=400).kill()
     service.switch(latency_ms=0)
@@ -68,7 +57,9 @@ def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Serv
     assert hook.titles() == [f"{FEED}: a run was lost", f"{FEED}: over"]
 
 
-def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: Inbox) -> None:
+def test_neither_key_nor_address_is_anywhere_to_be_found_and_a_recipient_who_refuses_fails_no_run(
+    told_desk: Desk, hook: Inbox
+) -> None:
     told_desk.source(lines(2))
     secret = "sk-nobody-knows-this-one-0042"
     told_desk.run(EVENT_API_KEY=secret, EVENTSYNC_LOG="json debug", code=3)
@@ -76,7 +67,8 @@ def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: 
     assert message.title == f"eventsync: {FEED}: the service refuses us"
     assert secret not in message.title + message.body
     hook.status = 401
-    told_desk.run_with(_mostly_good(), EVENTSYNC_LOG="pretty debug")
+    said = told_desk.run_with(_mostly_good(), EVENTSYNC_LOG="pretty debug", code=5)
+    assert "a notice could not be sent" in said.words
     assert TOKEN.encode() not in told_desk.written()
 
 

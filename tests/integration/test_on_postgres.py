@@ -51,7 +51,6 @@ class Server:
         return make_url(self.url).set(**parts).render_as_string(hide_password=False)  # type: ignore[arg-type]
 
     def ours(self) -> list[int]:
-        """The server's processes that work for us."""
         found = self.do(f"SELECT pid FROM pg_stat_activity WHERE application_name = 'eventsync' AND datname = '{self.name}'")
         return [int(str(pid)) for (pid,) in found]
 

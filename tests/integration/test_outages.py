@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from integration.desk import FEED, TITLE, Command, Desk, evenings, lines
+from integration.desk import FEED, TITLE, Command, Desk, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -47,28 +45,9 @@ def test_an_outage_costs_few_requests_and_the_run_after_it_sends_one_row_first(d
     assert events.total() == first.total() + ATTEMPTS + ROWS
 
 
-@pytest.mark.slow(about_s=15)
-def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
-    service.switch(rate_events="6/m", rate_burst=5)
-    desk.mapping(in_flight=1, max_pause="2s")
-    said = desk.run_with(lines(20), code=6)
-    assert said.run["outcome"] == "paused"
-    assert said.run["publish"] | {"delivered": 5, "pending": 15} == said.run["publish"]
-    (named,) = re.findall(r"run again after (20\S+ \S+) UTC", said.run["hint"])
-
-    asked = service.last_number()
-    assert desk.run().code == 6, "a pause that still lasts is the next run's, too"
-    assert not [one for one in service.requests(after=asked) if one["status"] != 201]
-    service.switch(rate_events="off")
-    over = datetime.fromisoformat(named).replace(tzinfo=UTC) + timedelta(seconds=1)
-    until(lambda: datetime.now(UTC) > over, what="the moment that the hint names")  # noqa: TID251  # what people would look at
-    desk.run(code=0)
-    assert service.titles() == evenings(20)
-
-
 RATE = 40
 """So low that a run meets it at full load too: two runs that do not know it yet meet it with all that is in flight."""
-OF_EACH = 160
+OF_EACH = 110
 NIGHT_TITLE = '{join: [{from: TITLE}, " by night"]}'
 
 
@@ -96,14 +75,14 @@ def _stage_both(desk: Desk) -> None:
 def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(any_desk: Desk, service: Service) -> None:
     service.switch(rate_events=f"{RATE}/s", rate_burst=20)
     _stage_both(any_desk)
-    assert any_desk.run("--publish-only", "--limit", "100").code in {0, 1}
+    assert any_desk.run("--publish-only", "--limit", "60").code in {0, 1}
     assert _answered(service, 0)[1], "the limit was not met yet"
     before = service.last_number()
 
     for run in _start_both(any_desk):
         run.ended(0)
     passed, limited = _answered(service, before)
-    assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * OF_EACH - 100
+    assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * OF_EACH - 60
     assert len(limited) <= 4
     for one in limited:
         assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
@@ -126,7 +105,8 @@ def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: D
     service.switch(rate_events="3/m", rate_burst=3)
     _stage_both(any_desk)
     _two_feeds(any_desk, max_pause="2s")
-    any_desk.run("--publish-only", code=6)
+    paused = any_desk.run("--publish-only", code=6).run
+    assert (paused["outcome"], paused["publish"]["delivered"], paused["publish"]["pending"]) == ("paused", 3, OF_EACH - 3)
     before = service.last_number()
 
     any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")

@@ -85,7 +85,6 @@ def echoing(status: int, *, is_envelope: bool = True) -> AbstractContextManager[
 
 
 def look_around(desk: Desk) -> None:
-    """Ask for all that shows what was recorded."""
     for words in (("status",), ("runs",), ("rows", FEED), ("feeds",), ("preview", FEED), ("check",)):
         desk.command(*words)
         desk.command(*words, "--json", EVENTSYNC_LOG="json debug")

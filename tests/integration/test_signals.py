@@ -26,7 +26,7 @@ from integration.waiting import pause, until
 from lookalikes.dagster import RUN_ID, dagster_webserver
 from lookalikes.demo import FEEDS, running_places
 from lookalikes.sheets import Fault
-from sqlalchemy import Select, inspect
+from sqlalchemy import Select
 from sqlalchemy import select as rows_of
 
 from state.tables import ENTRY, LEASE, RUN
@@ -48,12 +48,8 @@ def _stop(run: Command, number: int = signal.SIGTERM, *, is_prompt: bool = True)
 
 
 def _answers(desk: Desk, question: Select[Any]) -> list[Any]:
-    """What the state DB has of a column, where it is neither empty nor 0; nothing before it has its tables."""
-    if not desk.books.is_there():
-        return []
-    with desk.books.engine.connect() as connection:
-        there = inspect(connection).has_table(RUN.name)
-        return [one for one in connection.execute(question).scalars() if one] if there else []
+    """What the state DB has of a column, where it is neither empty nor 0."""
+    return [one for (one,) in desk.books.answers(question) if one]
 
 
 def _assert_stopped(desk: Desk, said: Said) -> None:
@@ -252,8 +248,7 @@ def test_while_it_waits_for_a_busy_sheet_and_the_next_run_writes_there(desk: Des
         until(lambda: busy.times < 99, what="the first request that writes")
         said = _stop(run)
         assert (said.code, said.run["outcome"]) == (0, "done"), said.words
-        with desk.books.engine.connect() as connection:
-            page = connection.execute(rows_of(RUN.c.outcome, RUN.c.publish_account, RUN.c.notices)).one()
+        (page,) = desk.books.answers(rows_of(RUN.c.outcome, RUN.c.publish_account, RUN.c.notices))
         assert not _answers(desk, rows_of(LEASE.c.holder))
         assert (page.outcome, json.loads(page.publish_account)["delivered"]) == ("done", 5)
         assert "the run was asked to stop" in page.notices

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from integration.desk import Books, Desk, WarmStart
+from integration.desk import Books, Desk, WarmStart, shell_environ
 from integration.reader import Reader, blocks_of
 
 pytestmark = [
@@ -20,8 +20,9 @@ _FOLLOWED = PAGE[PAGE.index("\n## 2.") :]
 
 
 def test_the_tutorial_can_be_followed_to_the_letter(tmp_path: Path, warm: WarmStart) -> None:
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    desk = Desk(tmp_path, warm, {**env, "COLUMNS": "120"}, Books(tmp_path / ".eventsync", "sqlite:///.eventsync/state.db"))
+    desk = Desk(
+        tmp_path, warm, shell_environ({"COLUMNS": "120"}), Books(tmp_path / ".eventsync", "sqlite:///.eventsync/state.db")
+    )
     reader = Reader(desk, port="8765")
     blocks = [*blocks_of(_FOLLOWED)]
     assert len(blocks) > 15

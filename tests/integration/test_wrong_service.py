@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import SECRET, Service
@@ -11,6 +13,16 @@ from lookalikes.threaded import Answer, answering_by
 pytestmark = pytest.mark.slow
 
 ROWS = 12
+ADDRESS, KEY = "EVENT_API_BASE_URL", "EVENT_API_KEY"
+PAGE = Answer(b"<!doctype html><title>Welcome</title><h1>Another site</h1>", 200, {"content-type": "text/html"})
+WRONG = {
+    "no server is at the address": ({ADDRESS: "http://127.0.0.1:{closed}"}, 6, ("no usable answer", "run again")),
+    "another site's page": ({ADDRESS: "{site}/page"}, 2, ("not the Event Publishing API", ADDRESS)),
+    "another site's 404": ({ADDRESS: "{site}/404"}, 2, ("not the Event Publishing API", ADDRESS)),
+    "neither address nor key": ({ADDRESS: "", KEY: ""}, 2, (ADDRESS, KEY)),
+    "a revoked key": ({KEY: "sandbox-key-revoked"}, 3, ("revoked", "…oked", KEY)),
+    "a key that may not create events": ({KEY: "sandbox-key-reader"}, 3, ("events:create",)),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -25,43 +37,16 @@ def _assert_all_is_well_once_mended(desk: Desk, service: Service) -> None:
     assert SECRET.encode() not in desk.written(), "the key has been shown or kept"
 
 
-def test_nobody_listens_at_the_address(desk: Desk, service: Service) -> None:
-    desk.point_to(f"http://127.0.0.1:{closed_port()}")
-    desk.run().assert_told(6, "no usable answer", "run again")
-    _assert_all_is_well_once_mended(desk, service)
-
-
-@pytest.mark.parametrize("status", [200, 404])
-def test_another_web_server_answers_at_the_address(desk: Desk, service: Service, status: int) -> None:
-    page = Answer(b"<!doctype html><title>Welcome</title><h1>Another site</h1>", status, {"content-type": "text/html"})
-    with answering_by(lambda *_: page) as address:
-        desk.point_to(address)
-        desk.run().assert_told(2, "not the Event Publishing API", "EVENT_API_BASE_URL")
-    _assert_all_is_well_once_mended(desk, service)
-
-
-def test_without_an_address_or_a_key_both_are_asked_for_at_once(desk: Desk, service: Service) -> None:
-    desk.env.pop("EVENT_API_BASE_URL")
-    desk.env.pop("EVENT_API_KEY")
-    desk.run().assert_told(2, "EVENT_API_BASE_URL", "EVENT_API_KEY")
-    _assert_all_is_well_once_mended(desk, service)
-
-
-@pytest.mark.parametrize(
-    ("key", "words", "known"),
-    [
-        ("sandbox-key-revoked", ("revoked", "…oked", "EVENT_API_KEY"), set()),
-        ("sandbox-key-reader", ("events:create",), {"pending"}),
-    ],
-)
-def test_a_key_that_does_not_do_ends_the_run_with_the_reason(
-    desk: Desk, service: Service, key: str, words: tuple[str, ...], known: set[str]
-) -> None:
-    desk.point_to(service, key)
-    said = desk.run()
-    said.assert_told(3, *words)
-    assert key not in said.words
-    assert (service.events(), set(desk.states().values())) == ([], known)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_said_with_what_would_help_and_nothing_is_lost_by_it(desk: Desk, service: Service, wrong: str) -> None:
+    env, code, words = WRONG[wrong]
+    with answering_by(lambda request, _: replace(PAGE, status=404 if "/404" in request.path else 200)) as site:
+        desk.env |= {name: value.format(closed=closed_port(), site=site) for name, value in env.items()}
+        desk.env = {name: value for name, value in desk.env.items() if value}
+        said = desk.run()
+    said.assert_told(code, *words)
+    assert desk.env.get(KEY, SECRET) not in said.words
+    assert (service.events(), set(desk.states().values())) == ([], {"pending"} if "create" in wrong else set())
     _assert_all_is_well_once_mended(desk, service)
 
 

@@ -16,7 +16,6 @@ _NEVER = Event()
 
 
 def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, every_s: float = 0.01, what: str = "the condition") -> T:
-    """Ask again and again until the answer is truthy, and return it."""
     deadline = monotonic() + within_s
     while not (answer := condition()):
         assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"

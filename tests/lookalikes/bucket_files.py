@@ -117,7 +117,6 @@ def _etag(content: bytes) -> str:
 
 @contextmanager
 def bucket_server() -> Iterator[Bucket]:
-    """Run a store for the length of the block."""
     bucket = Bucket()
     handler = type("Handler", (_Handler,), {"bucket": bucket})
     with served(handler) as bucket.port:

@@ -1,6 +1,6 @@
 """`make demo-sources`: a sheet and an org on this machine, synced twice through Dagster; the second time nothing is sent.
 
-`python -m lookalikes.demo [--ui]` (with `tests` on the path). What the servers are is `sheets`' and `salesforce`'s.
+`python -m lookalikes.demo [--ui]` (with `tests` on the path).
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ def running_places(folder: Path) -> Iterator[Places]:
 
 
 def main() -> int:
-    """Return 0 if both feeds are done and their second run sends nothing."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--ui", action="store_true", help="leave the Dagster UI running until Ctrl-C")
     words.add_argument("--folder", type=Path, default=Path(".eventsync/demo-sources"), help="emptied first")

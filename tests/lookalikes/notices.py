@@ -47,7 +47,6 @@ class Inbox:
 
 @contextmanager
 def webhook() -> Iterator[Inbox]:
-    """Take messages in as JSON, for the length of the block."""
     inbox = Inbox()
 
     def take(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
@@ -67,6 +66,5 @@ def webhook() -> Iterator[Inbox]:
 
 
 def closed_port() -> int:
-    """A port at which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

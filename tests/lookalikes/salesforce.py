@@ -1,15 +1,10 @@
-"""A server on this machine that answers as Salesforce does: logins, REST queries, describes, limits, Bulk API 2.0 query jobs.
-
-`python -m lookalikes.salesforce --records N` (with `tests` on the path) runs it with so many records until it is stopped.
-"""
+"""A server on this machine that answers as Salesforce does: logins, REST queries, describes, limits, Bulk API 2.0 query jobs."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import re
-import threading
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -17,7 +12,7 @@ from html import unescape
 from typing import Any
 
 import jwt
-from lookalikes.salesforce_org import Many, Org, SObject, csv_cell, dumps
+from lookalikes.salesforce_org import Org, csv_cell, dumps
 from lookalikes.salesforce_soql import RefusedError, parse
 from lookalikes.threaded import app_served
 from starlette.applications import Starlette
@@ -117,10 +112,8 @@ class Server:
 
     async def make_job(self, request: Request) -> Response:
         wish = json.loads(await request.body())
-        self.org.asked.append(("POST", f"job {wish['operation']}: {wish['query']}"))
-        if self._denied(request):
-            return self._refusal(401, "INVALID_SESSION_ID", "Session expired or invalid")
-        self.org.used += 1
+        if refused := self._refused(request, f"job {wish['operation']}: {wish['query']}"):
+            return refused
         if self.org.troubles.not_in_bulk:
             return self._refusal(
                 400, "INVALIDENTITY", f"Entity '{parse(wish['query']).source}' is not supported by the Bulk API."
@@ -131,10 +124,8 @@ class Server:
 
     async def job(self, request: Request) -> Response:
         name = request.path_params["job"]
-        self.org.asked.append((request.method, "job"))
-        if self._denied(request):
-            return self._refusal(401, "INVALID_SESSION_ID", "Session expired or invalid")
-        self.org.used += 1
+        if refused := self._refused(request, "job"):
+            return refused
         job = self.org.jobs.get(name)
         if job is None:
             return self._refusal(404, "NOT_FOUND", "The requested resource does not exist")
@@ -158,9 +149,7 @@ class Server:
         elif "rows" not in job:
             select = parse(job["wish"]["query"])
             try:
-                whole = self.org.object(select.source).records
-                is_plain = select.where is None and not isinstance(whole, list)
-                rows = whole if is_plain else self.org.matching(select, with_deleted=job["wish"]["operation"] == "queryAll")
+                rows = self.org.matching(select, with_deleted=job["wish"]["operation"] == "queryAll")
                 job |= {"state": "JobComplete", "rows": rows, "select": select}
             except RefusedError as error:
                 job |= {"state": "Failed", "error": f"InvalidBatch : Failed to process query: {error.code}: {error}"}
@@ -179,20 +168,18 @@ class Server:
         headers = self._headers() | counts
         cut = self.org.troubles.cut_after.pop(0) if self.org.troubles.cut_after else 0
         lost = self.org.troubles.lost_rows.pop(0) if self.org.troubles.lost_rows else 0
-        pieces = _pieces(self._csv(job, start, end - lost), cut)
+        lines = self.csv_lines(job, start, end - lost)
         if self.org.troubles.sends_at_once:
-            return Response("".join(self._csv(job, start, end - lost)), media_type="text/csv", headers=headers)
+            return Response("".join(lines), media_type="text/csv", headers=headers)
+        pieces = _pieces(lines, cut)
         if "gzip" in request.headers.get("Accept-Encoding", "") and not cut:
             return StreamingResponse(_packed(pieces), media_type="text/csv", headers=headers | {"Content-Encoding": "gzip"})
         return StreamingResponse(pieces, media_type="text/csv", headers=headers)
 
-    def _csv(self, job: dict[str, Any], start: int, end: int) -> Iterator[str]:
+    def csv_lines(self, job: dict[str, Any], start: int, end: int) -> Iterator[str]:
         select, org = job["select"], self.org
         one = org.object(select.source)
         yield ",".join(f'"{path}"' for path in select.fields) + "\n"
-        if hasattr(job["rows"], "lines"):
-            yield from job["rows"].lines(select.fields, start, end)
-            return
         kinds = one.all_fields()
         for record in job["rows"][start:end]:
             yield ",".join(csv_cell(org.get(one, record, path), kinds.get(path, "")) for path in select.fields) + "\n"
@@ -229,11 +216,15 @@ class Server:
         return request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.org.sessions
 
     def _answer(self, request: Request, content: Any) -> Response:
-        self.org.asked.append((request.method, request.url.path.removeprefix(API)))
+        refused = self._refused(request, request.url.path.removeprefix(API))
+        return refused or JSONResponse(content, headers=self._headers())
+
+    def _refused(self, request: Request, asked: str) -> Response | None:
+        self.org.asked.append((request.method, asked))
         if self._denied(request):
             return self._refusal(401, "INVALID_SESSION_ID", "Session expired or invalid")
         self.org.used += 1
-        return JSONResponse(content, headers=self._headers())
+        return None
 
     def _refusal(self, status: int, code: str, message: str) -> Response:
         said = {"Retry-After": self.org.troubles.retry_after, "Location": self.org.troubles.location}
@@ -268,27 +259,6 @@ async def _pieces(lines: Iterator[str], cut: int) -> AsyncIterator[bytes]:
 
 @contextmanager
 def serving(org: Org) -> Iterator[Server]:
-    """Serve an org on loopback while the block lasts."""
     server = Server(org)
     with app_served(server.app) as server.base_url:
         yield server
-
-
-def _large_org(count: int) -> Org:
-    org = Org(allowed=100_000)
-    org.troubles.polls = 0
-    return org.add(SObject("Event__c", Many.fields, records=Many(count)))
-
-
-def main() -> None:
-    words = argparse.ArgumentParser(description="A server that answers as Salesforce does.")
-    words.add_argument("--records", type=int, required=True, help="so many records of Event__c")
-    org = _large_org(words.parse_args().records)
-    with serving(org) as server:
-        told = {"instance_url": server.base_url, "username": org.username, "password": org.password, "security_token": org.token}
-        print(json.dumps(told), flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

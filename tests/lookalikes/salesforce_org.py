@@ -1,7 +1,4 @@
-"""An org as the look-alike keeps it: objects, records, users, and what is to go wrong.
-
-How it is asked over HTTP is `salesforce`'s.
-"""
+"""An org as the look-alike keeps it: objects, records, users, and what is to go wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from lookalikes.salesforce_soql import Record, RefusedError, Select, comparable, is_same, parse
 
@@ -211,9 +208,7 @@ class Org:
     def run(self, soql: str, *, with_deleted: bool) -> dict[str, Any]:
         select = parse(soql)
         if select.is_count:
-            is_plain = select.where is None and not isinstance(self.object(select.source).records, list)
-            count = len(self.object(select.source).records) if is_plain else len(self.matching(select, with_deleted=with_deleted))
-            return {"totalSize": count, "done": True, "records": []}
+            return {"totalSize": len(self.matching(select, with_deleted=with_deleted)), "done": True, "records": []}
         return self.page(self.matching(select, with_deleted=with_deleted), select, "query")
 
     def more(self, locator: str) -> dict[str, Any]:
@@ -240,48 +235,6 @@ class Org:
         reference, (name, parent) = next((field, of) for field, of in one.parents.items() if of[0].lower() == relation.lower())
         above, wanted = self.parent(parent), record.get(reference)
         return name, above, next((row for row in above.records if wanted and row["Id"][:15] == wanted[:15]), None)
-
-
-class Many(Sequence[Record]):
-    """So many records that are made as they are asked for; nobody keeps them."""
-
-    fields: ClassVar[dict[str, str]] = {
-        "Start__c": "datetime", "Day__c": "date", "Price__c": "currency", "Kinds__c": "multipicklist", "City__c": "string",
-        "Text__c": "textarea",
-    }  # fmt: skip
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(self.count))]
-        if not 0 <= place < self.count:
-            raise IndexError(place)
-        return {
-            "Id": f"a01{place + 1:012}AAA",
-            "Name": f"Concert {place + 1}",
-            "Start__c": f"2027-{1 + place % 12:02}-{1 + place % 28:02}T17:30:00.000+0000",
-            "Day__c": f"2027-{1 + place % 12:02}-{1 + place % 28:02}",
-            "Price__c": Decimal(place % 90) / 2,
-            "Kinds__c": "Concert;Family",
-            "City__c": "Lyon",
-            "Text__c": f'An evening with "{place + 1}" guests,\nand a second line of text that is as long as such lines are.',
-            "SystemModstamp": "2026-05-01T08:00:00.000+0000",
-            "IsDeleted": False,
-        }
-
-    def lines(self, paths: Sequence[str], start: int, end: int) -> Iterator[str]:
-        """Lines of CSV: made of a few hundred that are made once, each with its own id and name."""
-        kinds = SYSTEM | self.fields
-        made = [",".join(csv_cell(self[place][path], kinds[path]) for path in paths) for place in range(min(336, self.count))]
-        parts = [line.replace(f"a01{place + 1:012}AAA", "\0").partition("\0") for place, line in enumerate(made)]
-        for place in range(start, end):
-            before, _, after = parts[place % len(parts)]
-            yield f"{before}a01{place + 1:012}AAA{after}\n"
 
 
 def _canonical(one: SObject, name: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -87,12 +86,11 @@ class Reader:
         return [asked for _, asked in self.org.asked if asked.startswith("SELECT") or " SELECT" in asked]
 
 
-@contextmanager
-def reader_of(org: Org) -> Iterator[Reader]:
+def reader_of(org: Org) -> Reader:
     """One server answers for all: starting and stopping it takes longer than most tests."""
     server = _running()
     server.org = org
-    yield Reader(org, server)
+    return Reader(org, server)
 
 
 @cache
@@ -107,7 +105,6 @@ def record_id(number: int) -> str:
 
 
 def events(count: int, **more: Any) -> list[dict[str, Any]]:
-    """So many events, each changed a minute after the one before."""
     return [event(number, **more) for number in range(1, count + 1)]
 
 

@@ -1,7 +1,4 @@
-"""As much of SOQL as the look-alike of Salesforce needs to answer honestly: fields, child rows, conditions, order, COUNT().
-
-What the records are is `salesforce_org`'s.
-"""
+"""As much of SOQL as the look-alike of Salesforce needs to answer honestly: fields, child rows, conditions, order, COUNT()."""
 
 from __future__ import annotations
 

@@ -225,7 +225,6 @@ class Google:
         return _json(masked({"files": [book.filed() for book in found]}, request.query_params.get("fields", "")))
 
     def credentials(self, path: Path, *, account: str = ACCOUNT) -> Path:
-        """Write the file of a service account that this server knows."""
         content = {
             "type": "service_account",
             "project_id": "lookalike",
@@ -285,13 +284,11 @@ def _keys() -> tuple[str, str]:
 
 @contextmanager
 def google_on(google: Google) -> Iterator[Google]:
-    """Let the server answer on a free port of this machine while the block lasts."""
     with app_served(google.app()) as google.base_url:
         yield google
 
 
 def programme(*, rows: int = 12) -> Book:
-    """A programme, as an editor keeps it: notes above the header, typed cells."""
     grid: list[list[Content]] = [
         ["Programme, please do not sort!"],
         [],

@@ -38,9 +38,9 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 class _AppServer(uvicorn.Server):
     """Stops at once: uvicorn itself looks every tenth of a second whether it should."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, options: dict[str, Any]) -> None:
         # Errors of ours are seen by the client; a broken-off answer is meant, and needs no traceback.
-        super().__init__(uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off"))
+        super().__init__(uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", **options))
         self.is_up = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -63,10 +63,10 @@ class _AppServer(uvicorn.Server):
 
 
 @contextmanager
-def app_served(app: Any) -> Iterator[str]:
-    """Let an ASGI application answer on this machine for the length of the block; gives the base URL."""
+def app_served(app: Any, **options: Any) -> Iterator[str]:
+    """Let an ASGI application answer on this machine for the length of the block; gives the base URL. `options` are uvicorn's."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = _AppServer(app)
+        server = _AppServer(app, options)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         server.is_up.wait(30)

@@ -124,7 +124,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def web_server() -> Iterator[Web]:
-    """Run a server for the length of the block."""
     web = Web()
     handler = type("Handler", (_Handler,), {"web": web})
     with served(handler) as web.port:
@@ -157,7 +156,6 @@ def untold(body: bytes | Callable[[], bytes], headers: dict[str, str] | None = N
 
 
 def chunked(body: bytes) -> Callable[[BaseHTTPRequestHandler], bool]:
-    """Return what answers every request in chunks, to their last."""
     return answering(200, None, body, ends="chunks")
 
 

@@ -24,10 +24,10 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._scheduler.scheduler import ScheduleIterationTimes, launch_scheduled_runs
+from integration.desk import shell_environ
 from integration.waiting import until
 from lookalikes.notices import Inbox, Told
 from month.worker import MonthClock, carry_out, definitions_at, settings_of
-from on_dagster.desk import shell_environ
 
 from mappings.row_key import FeedName
 from pipelines.before_serving import DAGSTER_YAML
@@ -55,7 +55,6 @@ class Elsewhere:
     _process: subprocess.Popen[str] | None = None
 
     def begin(self, run_id: str, at: datetime) -> None:
-        """Have a run carried out that begins at this moment."""
         if self._process is None:
             env = shell_environ({**self.environ, "PYTHONPATH": str(_TESTS)})
             words, pipe = [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK], subprocess.PIPE
@@ -71,7 +70,6 @@ class Elsewhere:
         return json.loads(self._process.stdout.readline())
 
     def kill(self) -> None:
-        """`kill -9`, if it was ever started."""
         if self._process is not None:
             self._process.kill()
             with self._process:

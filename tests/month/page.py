@@ -65,7 +65,6 @@ def _end(run: RunRecord) -> str:
 
 
 def main() -> None:
-    """Play March 2026 and write the table."""
     span, began = Span(date(2026, 3, 1), 31), monotonic()
     with folder_in_memory() as folder, Path(folder, "log").open("w", encoding="utf-8") as log:
         Path(folder, "played").mkdir()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from email.utils import formatdate
 from time import monotonic
 from typing import Any
 
-import uvicorn
 from integration.service import Service as Sandbox
-from integration.waiting import DEADLINE_S, until
+from integration.waiting import DEADLINE_S
+from lookalikes.threaded import app_served
 from month.worker import MonthClock
 from starlette.responses import Response
 
@@ -39,7 +37,8 @@ class Service(Sandbox):
         super().__init__()
         self._clock = clock
         around = Environment(clock=lambda: clock.now().timestamp())
-        self._app = app_of(open_sandbox(None, parse_switches([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
+        self.sandbox = open_sandbox(None, parse_switches([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around)
+        self._app = app_of(self.sandbox)
         self.back_at: datetime | None = None
         self.room: int | None = None
         self.held = 0
@@ -61,7 +60,6 @@ class Service(Sandbox):
         self.room, self.held = answers, 0
 
     def let_out(self) -> None:
-        """Give the answers that were kept back."""
         self.room = None
 
     async def _wait_for_room(self) -> None:
@@ -83,18 +81,9 @@ def _away(now: datetime, until_then: datetime) -> Response:
 
 @contextmanager
 def serving(clock: MonthClock) -> Iterator[Service]:
-    """A service of that time, in a thread of this process, for the length of the block."""
     service = Service(clock)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        service.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        quiet: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning"}
-        server = uvicorn.Server(uvicorn.Config(service, ws="none", date_header=False, timeout_graceful_shutdown=3, **quiet))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
+    with closing(service.sandbox), app_served(service, date_header=False) as service.base_url:
         try:
-            until(lambda: server.started, what="the service")
             yield service
         finally:
             service.let_out()
-            server.should_exit = True
-            thread.join()

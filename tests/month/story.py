@@ -58,7 +58,6 @@ class Partner:
         self.rows[number] = (title, self.rows[number][1])
 
     def drop(self, count: int) -> None:
-        """Take so many events out, the first ones."""
         for number in sorted(self.rows)[:count]:
             del self.rows[number]
 
@@ -66,7 +65,6 @@ class Partner:
         self.rows |= {number: (title, "2027-06-02") for number, (title, day) in self.rows.items() if day == "soon"}
 
     def deliver(self, header: str = desk.HEADER) -> None:
-        """Lay the file down."""
         lines = [f"{number},{title},{day},19:30,concert" for number, (title, day) in self.rows.items()]
         self.file.write_text("\n".join([header, *lines]) + "\n", "utf-8")
         self.ever = {number: title for number, (title, day) in self.rows.items() if day.startswith("20")} | self.ever
@@ -125,7 +123,6 @@ def hard_days(first: date) -> Iterator[Happening]:
 
 
 def a_quiet_day(day: date) -> Iterator[Happening]:
-    """Yield what happens on a day on which only the file comes."""
     yield _at(day, NIGHT, "the first file", _begin)
 
 
@@ -173,7 +170,6 @@ def _then(change: Callable[[Partner], object]) -> Act:
 
 
 def _asked_for(day: date, clock: time, *accepted: str) -> Act:
-    """A person runs the feed."""
     return lambda world: world.office.ask_for(RunOptions(accept=accepted), datetime.combine(day, clock, ZONE))
 
 
@@ -229,26 +225,21 @@ class Span:
         return datetime.combine(self.first + timedelta(days=self.days), time(), ZONE)
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+@dataclass
+class Played(World):
     """A span that was played, with all who acted in it still there; `happened` by time."""
 
     span: Span
     happened: tuple[Happening, ...]
-    partner: Partner
-    service: Service
-    office: Office
     engine: StateDb
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
-        """All runs, by time."""
         return LedgerQueries(self.engine).runs(feed=FEED, limit=_RUNS)[::-1]
 
 
 @contextmanager
 def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Played]:
-    """Play a story in an empty folder."""
     happened = tuple(sorted(story, key=lambda happening: happening.at))
     clock = MonthClock(span.begin, folder / CLOCK)
     (folder / "feeds").mkdir()
@@ -264,7 +255,7 @@ def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Pla
         _play(World(partner, service, office), span, happened)
         engine = open_database(office.settings.state_url)
         stack.callback(engine.dispose)
-        yield Played(span, happened, partner, service, office, engine)
+        yield Played(partner, service, office, span, happened, engine)
 
 
 def expected_ticks(span: Span) -> Iterator[datetime]:

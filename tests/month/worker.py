@@ -37,7 +37,6 @@ class MonthClock:
         self.set(at)
 
     def set(self, at: datetime) -> None:
-        """Jump to a moment."""
         self._at, self._since = at, monotonic()
         draft = self._file.with_suffix(".new")
         draft.write_text(at.isoformat(), "ascii")
@@ -71,7 +70,6 @@ def defs() -> dg.Definitions:
 
 
 def carry_out(instance: dg.DagsterInstance, definitions: dg.Definitions, run_id: str) -> bool:
-    """Carry a run out; whether it succeeded."""
     run = instance.get_run_by_id(run_id)
     assert run is not None
     starting = DagsterEvent(event_type_value=dg.DagsterEventType.PIPELINE_STARTING.value, job_name=run.job_name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +15,9 @@ from typing import Any
 import dagster as dg
 import psutil
 from integration import waiting
+from integration.desk import shell_environ
 from integration.service import Door
+from lookalikes.notices import closed_port
 
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
@@ -29,8 +29,8 @@ from sandbox.server import running
 from sandbox.switches import Switches
 from state.queries import LedgerQueries, RunRecord
 
-until = partial(waiting.until, within_s=90.0)
-"""Waits for processes of Dagster, which take their time."""
+until = partial(waiting.until, within_s=90.0, every_s=0.1)
+"""Waits for processes of Dagster, which take their time, and more of it where they are asked without a pause."""
 FEED = "town-hall"
 SECRET = "sk-dagster-3fKw9Qx7-0042"
 MAPPING = """\
@@ -121,7 +121,6 @@ class Desk(Door):
         )
 
     def book(self, run_id: str, *, feed: str = FEED) -> RunRecord:
-        """What the state DB says of a run."""
         settings = self.settings
         with open_context(settings) as workshop:
             record = LedgerQueries(workshop.engine).run(settings.destination, feed, run_id)
@@ -129,11 +128,9 @@ class Desk(Door):
         return record
 
     def posts(self) -> int:
-        """So many events were asked to be made."""
         return len(self.requests())
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start `eventsync` as a process of its own, here."""
         return start(words, self.environ, self.folder)
 
 
@@ -147,7 +144,7 @@ def desk_in(folder: Path, instance: dg.DagsterInstance, api_key: str = SECRET) -
 @contextmanager
 def eventsync_ui(environ: Mapping[str, str], home: Path, cwd: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`eventsync ui` from when its pages can be opened, and their address; in the end what is left of it is killed."""
-    port = free_port()
+    port = closed_port()
     process, note = start(("ui", "--port", str(port), *words), environ, cwd), home / "eventsync-ui.json"
     try:
         until(lambda: note.exists() or process.poll() is not None, within_s=180, what="the Dagster UI")
@@ -160,11 +157,6 @@ def eventsync_ui(environ: Mapping[str, str], home: Path, cwd: Path, *words: str)
                     child.kill()
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
-
-
-def shell_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command started in a shell would hear; nothing of this process's settings."""
-    return {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}, **environ}
 
 
 def start(words: Iterable[str], environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[str]:
@@ -180,11 +172,6 @@ def ended(process: subprocess.Popen[str], within_s: float = 90.0) -> tuple[int, 
     return process.returncode, out, err
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def metadata_of(result: dg.ExecuteInProcessResult, phase: str, feed: str = FEED) -> Mapping[str, dg.MetadataValue[Any]]:
     """The metadata of the one materialization of a phase, `staged` or `published`."""
     (event,) = [one for one in result.get_asset_materialization_events() if one.asset_key == dg.AssetKey([feed, phase])]
@@ -192,7 +179,6 @@ def metadata_of(result: dg.ExecuteInProcessResult, phase: str, feed: str = FEED)
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
-    """The phases that came to their end."""
     return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
 
 

@@ -21,7 +21,8 @@ import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
-from on_dagster.desk import Desk, ended, eventsync_ui, line, shell_environ, start, until
+from integration.desk import shell_environ
+from on_dagster.desk import Desk, ended, eventsync_ui, line, start, until
 from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver
@@ -68,15 +69,6 @@ def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path
         assert not (home / "eventsync-ui.json").exists()
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    folder = tmp_path_factory.mktemp("demo")
-    with ui(
-        ("--demo", "--folder", str(folder / "demo")), folder / "demo" / "dagster", {"EVENTSYNC_METRICS_PORT": "0"}, folder
-    ) as running:
-        yield running
-
-
 def environ_of(demo: Ui, service: str) -> dict[str, str]:
     """What a person exports in another terminal to work on the demo's instance."""
     return {
@@ -98,54 +90,45 @@ def service_of(demo: Ui) -> str:
     raise AssertionError("the demo runs no sandbox")
 
 
-def test_the_webserver_is_found_and_has_every_feed_and_the_demos_runs(demo: Ui) -> None:
-    with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:
-        assert Webserver(http).is_there()
-    assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
-    assert {run["jobName"] for run in demo.runs().values()} == {f"sync_{group}" for group in groups_of(demo)}
-    assert {run["status"] for run in demo.runs().values()} == {"SUCCESS"}
+@pytest.mark.slow(about_s=40)
+def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_its_options(tmp_path: Path) -> None:
+    home, port_of_metrics = tmp_path / "demo" / "dagster", {"EVENTSYNC_METRICS_PORT": "0"}
+    with ui(("--demo", "--folder", str(tmp_path / "demo")), home, port_of_metrics, tmp_path) as demo:
+        with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:
+            assert Webserver(http).is_there()
+        assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
+        before = demo.runs()
+        assert {run["jobName"] for run in before.values()} == {f"sync_{group}" for group in groups_of(demo)}
+        assert {run["status"] for run in before.values()} == {"SUCCESS"}
+
+        ours = psutil.Process(demo.process.pid).net_connections("tcp4")
+        (port,) = (one.laddr.port for one in ours if one.status == psutil.CONN_LISTEN)
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, verify=False, timeout=30).text
+        for feed in ("krakow-culture", "lisbon-agenda", "osaka-fireworks"):
+            assert len(samples(page, "eventsync_gate_open", feed=feed)) == 1
+
+        words = ("run", "lisbon-agenda", "--stage-only", "--json")
+        code, out, err = ended(start(words, environ_of(demo, service_of(demo)), home.parent))
+        assert code == 0, out + err
+        (report,) = json.loads(out)["runs"]
+        (run_id,) = demo.runs().keys() - before.keys()
+        run = demo.runs()[run_id]
+        tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+        assert (report["run_id"], report["outcome"], report["publish"], run["status"]) == (run_id, "staged", None, "SUCCESS")
+        assert tags["eventsync/launched_by"] == "cli"
 
 
-def test_prometheus_is_served_where_a_port_is_set_for_it(demo: Ui) -> None:
-    ours = psutil.Process(demo.process.pid).net_connections("tcp4")
-    (port,) = (one.laddr.port for one in ours if one.status == psutil.CONN_LISTEN)
-    page = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, verify=False, timeout=30).text
-    for feed in ("krakow-culture", "lisbon-agenda", "osaka-fireworks"):
-        assert len(samples(page, "eventsync_gate_open", feed=feed)) == 1
-
-
-def test_a_run_is_submitted_to_the_webserver_with_its_options_and_ends_with_its_exit_code(demo: Ui) -> None:
-    before = set(demo.runs())
-    words = ("run", "lisbon-agenda", "--stage-only", "--json")
-    code, out, err = ended(start(words, environ_of(demo, service_of(demo)), demo.home.parent))
-    assert code == 0, out + err
-    (report,) = json.loads(out)["runs"]
-    (run_id,) = set(demo.runs()) - before
-    run = demo.runs()[run_id]
-    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
-    assert (report["run_id"], report["outcome"], report["publish"], run["status"]) == (run_id, "staged", None, "SUCCESS")
-    assert tags["eventsync/launched_by"] == "cli"
-
-
-@contextmanager
-def ui_at_work(desk: Desk, *, rows: int, latency_ms: int) -> Iterator[tuple[Ui, subprocess.Popen[str]]]:
-    """A UI of the desk's own, and who has submitted a run to it that has sent some of its rows."""
-    desk.switch(latency_ms=latency_ms)
-    desk.source(line(number) for number in range(rows))
+@pytest.mark.slow(about_s=50)
+def test_the_feed_goes_on_after_a_killed_run_worker_without_anybody_following_and_while_mapping_files_change(desk: Desk) -> None:
+    desk.switch(latency_ms=200)
+    desk.source(line(number) for number in range(200))
     with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
         submitted = desk.start("run", "town-hall", "--json")
         until(lambda: desk.posts() > 8, what="the first requests")
-        yield running, submitted
-
-
-@pytest.mark.slow(about_s=40)
-def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_following(desk: Desk) -> None:
-    with ui_at_work(desk, rows=100, latency_ms=200) as (running, submitted):
         assert health_of_the_run(running) is WorkerStatus.RUNNING
         psutil.Process(holder_of_the_feed(desk)).kill()
         until(lambda: health_of_the_run(running) is WorkerStatus.NOT_FOUND, what="the launcher to notice")
-        code, _, _ = ended(submitted)
-        assert code != 0
+        assert ended(submitted)[0] != 0
         sent = desk.posts()
         followed = desk.start("run", "town-hall")
         until(lambda: desk.posts() > sent + 8, what="the requests of the next run")
@@ -153,25 +136,18 @@ def test_the_feed_goes_on_after_a_killed_run_worker_and_without_anybody_followin
         followed.send_signal(signal.SIGINT)
         code, out, _ = ended(followed)
         assert (code, f"{running.url}/runs/{run_id}" in out) == (130, True)
-        desk.switch(latency_ms=0)
-        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", what="the end of a run that nobody follows")
-    assert desk.titles() == sorted(f"Evening {number}" for number in range(100))
-
-
-@pytest.mark.slow(about_s=40)
-def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: Desk) -> None:
-    with ui_at_work(desk, rows=200, latency_ms=2_000) as (running, submitted):
+        desk.switch(latency_ms=2_000)
         desk.mapping("night-walks")
         until(lambda: "night_walks" in groups_of(running), what="the new feed")
         assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"
         desk.switch(latency_ms=0)
-        code, out, err = ended(submitted)
-        assert (code, json.loads(out)["runs"][0]["publish"]["delivered"]) == (0, 200), out + err
+        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", what="the end of a run that nobody follows")
         desk.mapping("night-walks", text="feed: [")
         code, out, err = ended(desk.start("reload", "--json"))
         assert (code, json.loads(out)["feeds"], len(json.loads(out)["broken"])) == (2, ["town-hall"], 1), out + err
         assert surprises(("reload",), json.loads(out)) == []
         assert "broken_feeds" in groups_of(running)
+    assert desk.titles() == sorted(f"Evening {number}" for number in range(200))
 
 
 def groups_of(running: Ui) -> set[str]:
@@ -186,14 +162,12 @@ def test_the_workspace_file_at_the_top_loads(tmp_path: Path) -> None:
 
 
 def health_of_the_run(running: Ui) -> WorkerStatus:
-    """What the launcher tells the daemon of the only run."""
     with dg.DagsterInstance.from_config(str(running.home)) as instance:
         (run,) = instance.get_runs()
         return instance.run_launcher.check_run_worker_health(run).status
 
 
 def holder_of_the_feed(desk: Desk) -> int:
-    """The process that the feed's lease names."""
     with closing(sqlite3.connect(desk.folder / "state" / "state.db")) as database:
         ((pid,),) = database.execute("SELECT pid FROM lease").fetchall()
     return int(pid)

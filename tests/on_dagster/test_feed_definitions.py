@@ -62,30 +62,26 @@ def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock_and_a_feed_with
 
 
 OURS = {names.FEED_TAG: FEED}
+TICKS = {
+    "ended or never begun": (OURS, ["SUCCESS", "FAILURE", "CANCELED", "NOT_STARTED"], False),
+    "another feed's": ({names.FEED_TAG: "other-feed"}, ["STARTED"], False),
+    "a backfill, whose slices it comes between": (OURS | {names.LAUNCHED_BY_TAG: "backfill"}, ["STARTED"], False),
+    "at work": (OURS, ["STARTING", "STARTED", "CANCELING"], True),
+}
 
 
-@pytest.mark.parametrize(
-    ("tags", "statuses", "is_skipped"),
-    [
-        (OURS, ["STARTING", "STARTED", "CANCELING"], True),
-        (OURS, ["SUCCESS", "FAILURE", "CANCELED", "NOT_STARTED"], False),
-        ({names.FEED_TAG: "other-feed"}, ["STARTED"], False),
-        (OURS | {names.LAUNCHED_BY_TAG: "backfill"}, ["STARTED"], False),
-    ],
-    ids=["at work", "ended or never begun", "another feed's", "a backfill, whose slices it comes between"],
-)
-def test_a_tick_asks_for_a_run_unless_one_of_the_feed_is_at_work(
-    desk: Desk, home: dg.DagsterInstance, tags: dict[str, str], statuses: list[str], is_skipped: bool
-) -> None:
+def test_a_tick_asks_for_a_run_unless_one_of_the_feed_is_at_work(desk: Desk, home: dg.DagsterInstance) -> None:
     definitions = desk.definitions()
     job, schedule = definitions.resolve_job_def("sync_town_hall"), definitions.resolve_schedule_def("sync_town_hall_schedule")
-    for status in statuses:
-        run = home.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus[status])
-        tick = schedule.evaluate_tick(dg.build_schedule_context(home))
-        assert [one.tags[names.LAUNCHED_BY_TAG] for one in tick.run_requests or ()] == ["schedule"] * (not is_skipped)
-        assert (f"run {run.run_id} of {FEED} has not ended yet" == tick.skip_message) is is_skipped
-        if is_skipped:
-            home.report_run_canceled(run)
+    for which, (tags, statuses, is_skipped) in TICKS.items():
+        for status in statuses:
+            run = home.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus[status])
+            tick = schedule.evaluate_tick(dg.build_schedule_context(home))
+            launched_by = [one.tags[names.LAUNCHED_BY_TAG] for one in tick.run_requests or ()]
+            assert launched_by == ["schedule"] * (not is_skipped), (which, status)
+            assert (f"run {run.run_id} of {FEED} has not ended yet" == tick.skip_message) is is_skipped
+            if is_skipped:
+                home.report_run_canceled(run)
 
 
 def test_fifty_feeds_load_without_a_word_to_the_network(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,6 @@ class Told:
         return read_settings(environ, self.desk.folder)
 
     def tick(self) -> str:
-        """Let the sensor look once; what it says."""
         settings = self.settings
         sensor = build_definitions(settings, lambda: open_context(settings)).resolve_sensor_def(NOTICES_SENSOR)
         with dg.build_sensor_context(instance=self.desk.instance, cursor=self.cursor) as context:

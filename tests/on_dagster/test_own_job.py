@@ -11,6 +11,7 @@ from on_dagster.desk import MAPPING, Desk
 
 from pipelines.orchestration.dagster_private import own_job
 
+pytestmark = pytest.mark.slow
 OURS = ["backfill_town_hall", "forget_old_runs", "sync_town_hall"]
 ALL = sorted([*OURS, "backfill_night_walks", "sync_night_walks"])
 
@@ -45,19 +46,14 @@ def _load(handed: Any, said: Any) -> None:
     said.put((names, job.get_definition().get_job_snapshot_id() if job.job_name in names else ""))
 
 
-def test_a_run_of_a_feed_builds_that_feed_as_it_is_among_all() -> None:
+def test_a_run_of_a_feed_builds_that_feed_as_it_is_among_all_and_any_other_run_builds_all() -> None:
     every, snapshot_id = loaded("sync_town_hall", is_handed_alone=False)
     assert every == ALL
     assert loaded("sync_town_hall") == (OURS, snapshot_id)
+    assert loaded("forget_old_runs")[0] == ALL
     assert own_job() == "", "any other process has none"
 
 
-@pytest.mark.slow
-def test_a_run_whose_job_tells_no_feed_builds_all() -> None:
-    assert loaded("forget_old_runs")[0] == ALL
-
-
-@pytest.mark.slow
 def test_a_run_of_a_feed_whose_file_was_broken_meanwhile_builds_the_job_that_says_so(desk: Desk) -> None:
     desk.mapping("night-walks", text=MAPPING.replace("title:", "titel:"))
     jobs, snapshot_id = loaded("sync_night_walks")

@@ -22,7 +22,9 @@ import dagster as dg
 import httpx
 import pytest
 import yaml
-from on_dagster.desk import FEED, SECRET, Desk, desk_in, ended, free_port, line, shell_environ, until
+from integration.desk import shell_environ
+from lookalikes.notices import closed_port
+from on_dagster.desk import FEED, SECRET, Desk, desk_in, ended, line, until
 from postgres import Postgres
 
 pytestmark = pytest.mark.slow
@@ -91,7 +93,7 @@ def wheel(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def deployment(tmp_path: Path, wheel: Path, postgres: Postgres) -> Iterator[Deployment]:
-    code_port, web_port, home = free_port(), free_port(), tmp_path / "dagster"
+    code_port, web_port, home = closed_port(), closed_port(), tmp_path / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text("utf-8"), "utf-8")
     (home / "workspace.yaml").write_text((DEPLOY / "workspace.yaml").read_text("utf-8").replace("4266", str(code_port)), "utf-8")

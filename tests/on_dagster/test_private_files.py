@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from on_dagster.desk import FEED, Desk, shell_environ
+from documents import surprises
+from integration.desk import shell_environ
+from on_dagster.desk import FEED, Desk
 
 PROGRAMS = Path(sys.executable).parent
 
 
-def run(desk: Desk, *words: str, **env: str) -> Path:
-    """Run a command as a person of the usual umask, where all is kept as it is by default; return that folder."""
+def run(desk: Desk, *words: str, **env: str) -> str:
+    """Run a command as a person of the usual umask, where all is kept as it is by default; return what it printed."""
     given = {name: value for name, value in desk.environ.items() if name not in {"EVENTSYNC_STATE_URL", "DAGSTER_HOME"}}
     command, environ = [str(PROGRAMS / words[0]), *words[1:]], shell_environ({**given, "EVENTSYNC_LOG": "json debug", **env})
     done = subprocess.run(command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return desk.folder / ".eventsync"
+    return done.stdout
 
 
 def mode(path: Path) -> str:
@@ -34,19 +36,19 @@ def open_to_others(folder: Path) -> Mapping[str, str]:
     return {str(path): mode(path) for path in (folder, *folder.rglob("*")) if path.lstat().st_mode & 0o077}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("run", FEED),
-        ("backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01"),
-        pytest.param(("demo",), marks=pytest.mark.slow(about_s=30)),
-    ],
-    ids=lambda words: words[0],
-)
-def test_what_a_command_keeps_is_for_its_owner_alone(words: tuple[str, ...], desk: Desk) -> None:
-    kept = run(desk, "eventsync", *words)
+def test_what_a_backfill_keeps_is_for_its_owner_alone(desk: Desk) -> None:
+    run(desk, "eventsync", "backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01")
+    assert open_to_others(desk.folder / ".eventsync") == {}
+
+
+@pytest.mark.slow(about_s=30)
+def test_the_demo_tells_both_rounds_in_one_document_and_what_it_keeps_is_for_its_owner_alone(desk: Desk) -> None:
+    document = json.loads(run(desk, "eventsync", "demo", "--json"))
+    assert (surprises(("demo",), document), document["sent_twice"]) == ([], 0)
+    assert {report["feed"] for report in document["first"]} == {"krakow-culture", "lisbon-agenda", "osaka-fireworks"}
+    kept = desk.folder / ".eventsync"
     assert open_to_others(kept) == {}
-    assert {path.name for path in (kept / "demo" if words == ("demo",) else kept).iterdir()} >= {"dagster", "state.db"}
+    assert {path.name for path in (kept / "demo").iterdir()} >= {"dagster", "state.db"}
 
 
 def test_what_an_earlier_version_or_dagster_itself_has_left_open_is_narrowed(desk: Desk) -> None:
@@ -54,7 +56,8 @@ def test_what_an_earlier_version_or_dagster_itself_has_left_open_is_narrowed(des
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
     job = ("dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync_town_hall")
-    kept = run(desk, *job, DAGSTER_HOME=str(home))
+    run(desk, *job, DAGSTER_HOME=str(home))
+    kept = desk.folder / ".eventsync"
     assert (mode(kept), {mode(path) for path in kept.glob("state.db*")}) == ("0o700", {"0o600"})
     for path in (kept, home, kept / "state.db"):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -73,7 +76,7 @@ def test_a_folder_that_a_person_has_made_stays_as_it_is_and_what_is_made_in_it_f
     assert open_to_others(shared / "deep") == {}
 
 
-def test_an_export_is_private_and_what_a_person_asked_for_follows_the_umask(desk: Desk) -> None:
+def test_what_a_run_keeps_and_an_export_are_private_and_what_a_person_asked_for_follows_the_umask(desk: Desk) -> None:
     for words in (
         ("run", FEED),
         ("state", "export", "books.gz"),
@@ -82,6 +85,9 @@ def test_an_export_is_private_and_what_a_person_asked_for_follows_the_umask(desk
         ("metrics", "--out", "numbers.prom"),
     ):
         run(desk, "eventsync", *words)
+    kept = desk.folder / ".eventsync"
+    assert open_to_others(kept) == {}
+    assert {path.name for path in kept.iterdir()} >= {"dagster", "state.db"}
     modes = {name: mode(desk.folder / name) for name in ("books.gz", "rows.csv", "page.html", "numbers.prom")}
     assert modes == {"books.gz": "0o600", "rows.csv": "0o644", "page.html": "0o644", "numbers.prom": "0o644"}
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 from file_desks import COLUMNS, Feed
 from property.model_service import Death, KilledError, ModelService
@@ -50,7 +49,6 @@ NAMESPACE = "tests"
 KEY_MEMORY_S = 86_400.0
 IN_FLIGHT = 3
 SCOPE = FeedScope(world.DESTINATION, world.FEED)
-T = TypeVar("T")
 
 
 class Clock(world.Clock):
@@ -104,13 +102,15 @@ class Books:
                 connection.execute(delete(table))
 
     @contextmanager
-    def mortal(self, death: Death) -> Iterator[None]:
+    def mortal(self, death: Death, clock: Clock) -> Iterator[None]:
         """Let the worker die where a transaction begins, or just before it is durable."""
         points = {name: lambda _connection, name=name: death.at(name) for name in ("begin", "commit")}
         for name, die in points.items():
             event.listen(self.engine, name, die)
         try:
             yield
+        except KilledError:
+            clock.turn(seconds=90)  # until the dead one's lease has expired
         finally:
             for name, die in points.items():
                 event.remove(self.engine, name, die)
@@ -131,26 +131,16 @@ class Worker:
     def run(self, death: Death, options: RunOptions) -> bool:
         """Stage and publish as the options say; return False if the run was killed."""
         self.service.death = death
-        with self.state_db.mortal(death):
-            try:
-                self._run(options)
-            except KilledError:
-                self.clock.turn(seconds=90)  # until the dead run's lease has expired
-                return False
-            finally:
-                self.service.death = Death()
-        return True
+        with self.state_db.mortal(death, self.clock):
+            self._run(options)
+        self.service.death = Death()
+        return not death.is_dead
 
-    def decide(self, by: str, choose: Callable[[Decisions], T], death: Death) -> T | None:
-        """Let a person decide, under the feed's lease as the commands do; None if the command was killed."""
-        ledger = self._ledger()
-        with self.state_db.mortal(death):
-            try:
-                with ledger.acquire_lease(by) as lease:
-                    return choose(Decisions(ledger.fence("", lease.token), by))
-            except KilledError:
-                self.clock.turn(seconds=90)
-                return None
+    def decide(self, choose: Callable[[Decisions], object], death: Death) -> None:
+        """Let a person decide, under the feed's lease as the commands do, until the command is killed."""
+        ledger, by = self._ledger(), "ana@desk"
+        with self.state_db.mortal(death, self.clock), ledger.acquire_lease(by) as lease:
+            choose(Decisions(ledger.fence("", lease.token), by))
 
     def propose(self, row_key: str, choice: Instruction) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
@@ -158,7 +148,6 @@ class Worker:
         return None if isinstance(outcome, NotPossibleError) else outcome
 
     def rows(self) -> dict[str, RowRecord]:
-        """Every entry of the ledger, by row key."""
         return {row.row_key: row for row in self.queries.every_row(SCOPE, RowFilter())}
 
     def past_runs(self) -> tuple[RunRecord, ...]:
@@ -255,8 +244,7 @@ class Person:
     """The event that was named for a row."""
 
     def retry(self) -> None:
-        """Let all rows that were turned away be sent again."""
-        self.worker.decide("ana@desk", lambda decisions: decisions.retry(), Death())
+        self.worker.decide(lambda decisions: decisions.retry(), Death())
 
     def decide(self, row_key: str, choice: Instruction, death: Death) -> bool:
         """Decide about one row; return whether anything has changed. The command may be killed, at whatever instant.
@@ -268,7 +256,7 @@ class Person:
             return False
         told = self.worker.propose(row_key, choice)
         try:
-            self.worker.decide("ana@desk", lambda decisions: decisions.resolve([RowKey(row_key)], choice), death)
+            self.worker.decide(lambda decisions: decisions.resolve([RowKey(row_key)], choice), death)
         except NotPossibleError:
             assert told is None, f"{told} was promised for {before}"
             return False

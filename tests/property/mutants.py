@@ -29,26 +29,13 @@ Slot = tuple[Any, Any]
 def _atoms() -> tuple[Any, ...]:
     texts = ("seven", "", " ", "$", "$$", "$nothing", "$day", "$item", "0", "-1", "7", "1e999", "nan", "Infinity", "9" * 40)
     words = ("true", "off", "reject", "warn", "draft", "next_day", "(", "[a-", "a{9999}", "%Y", "%", "{", "\\", "\\9", "é\u0301")
-    names = [
-        "_x",
-        "a.b",
-        "a..b",
-        ".",
-        "offers[0]",
-        "..",
-        "/",
-        "http://[",
-        "file:///etc",
-        "UTC",
-        "Europe/Lisbon",
-        "utf-8",
-        "rot13",
-    ]
+    names = ("_x", "a.b", "a..b", ".", "offers[0]", "..", "/", "http://[", "file:///etc")
+    zones = ("UTC", "Europe/Lisbon", "utf-8", "rot13")
     spans = ("90d", "-90d", "999999d", "0s", "5%", "500%", "2026-02-30", "2026-02-28", "25:00", "0001-01-01T00:00:00Z", "\u0662")
     odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ", "utf-8", "rot13")
     values = (None, True, False, 0, -1, 10**30, 1.5, float("inf"), date(2026, 2, 28), [], {}, [[]], [[["x"]]], {"": ""}, [None])
     blocks = ({"use": "x"}, {"use": []}, {"from": []}, {"from": "$a"}, {"column": "A"}, [{}], {"a": {"b": {"c": 1}}}, ["x", "x"])
-    return (*texts, *words, *names, *spans, *odd, *values, *blocks)
+    return (*texts, *words, *names, *zones, *spans, *odd, *values, *blocks)
 
 
 ATOMS = _atoms()
@@ -104,7 +91,6 @@ def delete(random: Random, tree: Any) -> None:
 
 
 def double(random: Random, tree: Any) -> None:
-    """Put an entry of a list there twice."""
     if slots := [slot for slot in _slots(tree) if isinstance(slot[0], list)]:
         holder, at = random.choice(slots)
         holder.insert(at, deepcopy(holder[at]))
@@ -169,15 +155,9 @@ def _chain(random: Random, tree: Any) -> None:
 def _words() -> list[tuple[str, list[Any]]]:
     """Return every key that the JSON Schema names, with the choices and examples that it gives for it."""
     found: dict[str, list[Any]] = {}
-
-    def look(node: Any) -> None:
-        if isinstance(node, dict):
-            for name, value in node.get("properties", {}).items():
-                found.setdefault(name, []).extend(_choices(value))
-        for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            look(value)
-
-    look(feed_json_schema())
+    for holder, key in _slots(feed_json_schema()):
+        for name, value in holder[key].items() if key == "properties" else ():
+            found.setdefault(name, []).extend(_choices(value))
     return sorted(found.items())
 
 

@@ -93,7 +93,6 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS, title=TITLES)
     def say(self, key: str, title: str) -> None:
-        """Add a row, or change what it says."""
         self.worker.sheet.titles[key] = f"Evening {key}: {title}"
 
     @rule(key=KEYS)
@@ -177,13 +176,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         """The id that somebody reads off the service's pages, rightly or not."""
         own = [each.id for each in self.service.events if self._row(each) == row_key]
         others = [each.id for each in self.service.events if self._row(each) != row_key]
-        match wish:
-            case "the event" if own:
-                return own[-1]
-            case "another row's event" if others:
-                return others[0]
-            case _:
-                return NO_EVENT + len(self.person.named)
+        known = {"the event": own[-1:], "another row's event": others[:1]}.get(wish, [])
+        return known[0] if known else NO_EVENT + len(self.person.named)
 
     # the service
 
@@ -290,9 +284,8 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _assert_it_can_be_corrected(self, row: RowRecord) -> None:
         """Whoever has named a wrong event can name another one."""
-        assert self.person.decide(row.row_key, Instruction(Option.EVENT_ID, event_id=2 * NO_EVENT + row.entry_id), Death()), (
-            f"it stays with {row}"
-        )
+        another = Instruction(Option.EVENT_ID, event_id=2 * NO_EVENT + row.entry_id)
+        assert self.person.decide(row.row_key, another, Death()), f"it stays with {row}"
 
     def _may_have_been_refused(self, row: RowRecord) -> bool:
         """Such a service answers 409 to whatever uses a key again: that its first answer was a refusal, nobody can know."""

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from empty_books import folder_in_memory, lay_out
 from file_desks import BRAKES, COLUMNS, NO_BRAKES, Cells, Desk, Feed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property.test_incremental_reads import Step, step
 from unit.state.world import World
 
 from connectors.sources.contract import REAL_CLOCK, Clock
@@ -42,14 +42,6 @@ class Line:
         else:
             csv.writer(text, quoting=self.quotes, lineterminator=self.end).writerow(self.cells)
         return text.getvalue().encode()
-
-
-Step = tuple[Any, ...]
-"""What is done, in a word, and to or with what."""
-
-
-def step(word: str, *given: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    return st.tuples(st.just(word), *given)
 
 
 KEYS = st.sampled_from("abcdefgh")

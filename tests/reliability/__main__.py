@@ -5,29 +5,33 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 
 import structlog
 from integration.desk import WarmStart
 from integration.service import serving
-from reliability.line import HEAD, TABLE, Line, Stage, play
-from reliability.troubles import Place, every_place
+from reliability.line import HEAD, TABLE, Stage, play
+from reliability.troubles import every_place
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 
 def main() -> int:
-    """Return 0 if every line keeps its promise, 1 if one does not."""
     parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="lines with these words, shown and not written down")
     asked, console, began = parser.parse_args(), Console(stderr=True), monotonic()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     places = [place for place in every_place() if asked.only in f"{place.trouble.name}, {place.keys.said}"]
-    lines = _play(places, console)
+    with (
+        tempfile.TemporaryDirectory(prefix="reliability-") as folder,
+        closing(WarmStart()) as warm,
+        serving(Path(folder, "service")) as service,
+    ):
+        stage = Stage(Path(folder), warm, service)
+        lines = [play(place, stage) for place in track(places, "lines", console=console)]
     broken = [line for line in lines if line.breach]
     shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
     table = Table(*shown)
@@ -38,14 +42,6 @@ def main() -> int:
     if not asked.only:
         TABLE.write(HEAD, (line.cells.values() for line in lines))
     return 1 if broken else 0
-
-
-def _play(places: Iterable[Place], console: Console) -> list[Line]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reliability-")))
-        warm = stack.enter_context(closing(WarmStart()))
-        stage = Stage(folder, warm, stack.enter_context(serving(folder / "service")))
-        return [play(place, stage) for place in track(list(places), "lines", console=console)]
 
 
 if __name__ == "__main__":

@@ -105,7 +105,6 @@ class Line:
 
     @property
     def cells(self) -> dict[str, str]:
-        """The line as the page tells it."""
         values = (
             *(self.place.trouble.name, self.place.keys.said, self.rows, self.events, self.doubled, self.lost, self.keys),
             *(self.bodies, self.resent, self.unconfirmed, self.runs, self.verdict),
@@ -130,13 +129,11 @@ class Worker:
     runs: list[RunResult] = field(default_factory=list)
 
     def run(self) -> None:
-        """Stage and publish once."""
         with self._context() as context:
             identity = RunIdentity(f"reliability-{len(self.runs)}", launched_by="the matrix")
             self.runs.append(FeedRun(context, self._mapping(), identity).run())
 
     def rows(self, which: RowFilter | None = None) -> list[RowRecord]:
-        """Return the ledger's entries, or those among them that are asked for."""
         with self._context() as context:
             book = FeedScope(context.settings.destination, self._mapping().feed)
             return list(LedgerQueries(context.engine).every_row(book, which or RowFilter()))

@@ -41,7 +41,6 @@ def test_the_page_has_the_lines_that_the_code_makes_and_none_breaks_a_promise() 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, warm: WarmStart) -> Iterator[Stage]:
-    """One sandbox with a memory of its own, for all lines that are played here."""
     folder = tmp_path_factory.mktemp("reliability")
     with serving(folder / "service") as service:
         yield Stage(folder, warm, service)

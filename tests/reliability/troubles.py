@@ -107,5 +107,4 @@ TROUBLES = (
 
 
 def every_place() -> Iterator[Place]:
-    """Yield the lines of the whole matrix, in the order of the page."""
     return (Place(trouble, keys) for trouble in TROUBLES for keys in Keys)

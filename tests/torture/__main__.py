@@ -24,7 +24,6 @@ DATABASES = ("sqlite", "postgresql")
 
 
 def main() -> int:
-    """Return 0 if every promise held, 1 if one did not."""
     options, log, began = _options(), Console(stderr=True), monotonic()
     databases = options.databases
     log.print(f"{options.kills} kills on each of {', '.join(databases)}, seed {options.seed}")

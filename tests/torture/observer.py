@@ -38,7 +38,6 @@ class Observer:
         self._last_request = 0
 
     def expect_next_run(self) -> None:
-        """Take what is there now for that of earlier runs."""
         youngest = self._youngest_run()
         self._last_run = youngest.id if youngest else ""
         self._last_request = self._service.last_number()

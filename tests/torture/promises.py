@@ -113,8 +113,7 @@ def _wrong_requests(requests: list[dict[str, Any]]) -> Iterator[str]:
 
 def _disagreeing(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
     by_id = {event["id"]: event for event in events}
-    with programme.desk.books.engine.connect() as connection:
-        entries = connection.execute(select(ENTRY)).all()
+    entries = programme.desk.books.answers(select(ENTRY))
     for entry in entries:
         event = by_id.pop(entry.event_id, None)
         if entry.state != "delivered":

@@ -56,7 +56,6 @@ class Blow:
 
     @property
     def allowed(self) -> set[int]:
-        """The codes with which the run may end."""
         return IN_GOOD_ORDER | (CUT_SHORT if self.signals else set()) | (WITHOUT_A_SERVICE if self.hits_service else set())
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""No secret is shown in any of its spellings, nor in messages over real sockets, or in what is said where they fail."""
+"""No secret is shown in any of its spellings, nor in messages over real sockets, nor in what a source says of a service."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import html
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import pytest
@@ -14,9 +15,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from lookalikes.notices import Inbox, closed_port, webhook
 from pydantic import SecretStr
+from unit.connectors_sources.reading import assert_untold
 
 from connectors.masking import Mask
 from connectors.notify import Message, Tone, deliver_over, find_fault
+from connectors.sources.contract import Ending, Reading, SourceRefusedError, SourceUnavailableError
+from connectors.sources.feed_source import MaskedSource
+from mappings.outcome import RowLocation, SourceRow
 
 KEY = 'sk-live/"odd"\\key%2B+=&<tail>-Zq9w'
 ECHOES = {
@@ -103,8 +108,8 @@ def hook() -> Iterator[Inbox]:
         yield inbox
 
 
-def _send(address: str, message: Message = MESSAGE, secret: str = TOKEN) -> str:
-    return deliver_over(Mask([secret]))(SecretStr(address), message)
+def _send(address: str, message: Message = MESSAGE) -> str:
+    return deliver_over(Mask([TOKEN]))(SecretStr(address), message)
 
 
 @pytest.mark.parametrize(("tone", "kind"), [(Tone.ALARM, "failure"), (Tone.WARNING, "warning"), (Tone.RELIEF, "success")])
@@ -142,3 +147,51 @@ def test_a_secret_in_the_words_does_not_leave_and_the_librarys_own_log_is_left_a
     (told,) = hook.told
     assert (told.title, told.body, told.tone) == ("key [key]", "it said [key]", "failure")
     assert (log.propagate, list(log.handlers), log.level) == before
+
+
+CAUSE = ValueError(f"GET /query with Bearer {TOKEN}")
+
+
+def read_whole(at: str = "", error: Exception | None = None, cause: Exception = CAUSE) -> Ending:
+    """Read a source that learns a token as it opens, repeats it in its notices, and fails where it is asked to."""
+    mask = Mask()
+
+    def step(when: str) -> None:
+        if when == at:
+            raise error or SourceUnavailableError(f"answered: {TOKEN} expired", hint=f"log in as {TOKEN}") from cause
+
+    def rows() -> Iterator[SourceRow]:
+        yield SourceRow(RowLocation("T", 1), {"id": "1"})
+        step("row")
+
+    def ending() -> Ending:
+        step("ending")
+        return Ending(notices=(f"session {TOKEN} ended",))
+
+    @contextmanager
+    def read() -> Iterator[Reading]:
+        mask.learn(TOKEN)
+        step("open")
+        yield Reading(("id",), rows(), ending=ending)
+
+    with MaskedSource(read, mask).read() as reading:
+        assert [row.cells["id"] for row in reading.rows] == ["1"]
+        return reading.ending()
+
+
+@pytest.mark.parametrize("at", ["open", "row", "ending"])
+def test_an_error_tells_no_secret_nor_do_its_causes(at: str) -> None:
+    with pytest.raises(SourceUnavailableError) as caught:
+        read_whole(at)
+    assert_untold(caught.value, TOKEN)
+    assert "answered: [key] expired" in str(caught.value)
+
+
+def test_notices_tell_no_secret() -> None:
+    assert read_whole().notices == ("session [key] ended",)
+
+
+def test_an_innocent_cause_stays() -> None:
+    with pytest.raises(SourceRefusedError) as caught:
+        read_whole("open", SourceRefusedError("no such sheet"), cause=OSError("closed"))
+    assert str(caught.value.__cause__) == "closed"

@@ -37,12 +37,10 @@ class Board:
 
 
 def worker(board: Board, name: str) -> RateLimiter:
-    timing = Timing(clock, asyncio.sleep, lambda: 1.0, now)
-    return RateLimiter(timing, sharing=Sharing(lambda _route: board, name, _trouble))
+    def fail(trouble: Exception) -> None:
+        raise trouble
 
-
-def _trouble(trouble: Exception) -> None:
-    raise trouble
+    return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), sharing=Sharing(lambda _route: board, name, fail))
 
 
 async def send(paced: RateLimiter, left: list[float], *, slots: int, until_s: float, limited_at: float | None = None) -> None:
@@ -70,11 +68,11 @@ async def all_send(
 ) -> list[RateReport]:
     """Send by a worker for each list of departures; the first of them meets the limit."""
     workers = [worker(board, str(number)) for number in range(len(lefts))]
-    limits = [limited_at, *[None] * (len(lefts) - 1)]
-    sending = [
-        send(one, left, slots=slots, until_s=until_s, limited_at=at) for one, left, at in zip(workers, lefts, limits, strict=True)
-    ]
-    await asyncio.gather(*sending)
+    first, *others = zip(workers, lefts, strict=True)
+    await asyncio.gather(
+        send(*first, slots=slots, until_s=until_s, limited_at=limited_at),
+        *(send(*other, slots=slots, until_s=until_s) for other in others),
+    )
     return [one.report for one in workers]
 
 
@@ -95,7 +93,8 @@ def test_a_pause_that_another_worker_meets_is_kept_within_a_quarter_of_a_second(
     assert [at for at in second if at > 7.0]
 
 
-JUMPS_S = [-86_400.0, -3_600.0, -30.0, 30.0, 3_600.0, 86_400.0]
+BACK_S = [-86_400.0, -3_600.0, -30.0]
+jumps = pytest.mark.parametrize("by_s", [*BACK_S, 30.0, 3_600.0, 86_400.0])
 
 
 def sent_while_the_clock_is_set(
@@ -113,7 +112,7 @@ def sent_while_the_clock_is_set(
     return left, at_once(main)
 
 
-@pytest.mark.parametrize("by_s", JUMPS_S)
+@jumps
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers: int, by_s: float) -> None:
     left, reports = sent_while_the_clock_is_set(workers, by_s, jump_at=8.0, limited_at=3.0, until_s=20.0)
@@ -123,7 +122,7 @@ def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers
     assert max(later - earlier for earlier, later in pairwise(after)) < 1.0
 
 
-@pytest.mark.parametrize("by_s", JUMPS_S)
+@jumps
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_clock_that_is_set_during_a_pause_does_not_shorten_it_or_stretch_it(workers: int, by_s: float) -> None:
     left, _ = sent_while_the_clock_is_set(workers, by_s, jump_at=6.0, limited_at=5.0, until_s=12.0)
@@ -131,7 +130,7 @@ def test_a_clock_that_is_set_during_a_pause_does_not_shorten_it_or_stretch_it(wo
     assert [at for at in left if 7.0 < at < 8.5]
 
 
-@pytest.mark.parametrize("by_s", [-86_400.0, -3_600.0, -30.0])
+@pytest.mark.parametrize("by_s", BACK_S)
 def test_a_run_after_the_clock_was_set_back_waits_no_longer_than_the_service_asked(by_s: float) -> None:
     board, before, after = Board(ahead_s=1e9), list[float](), list[float]()
 
@@ -150,17 +149,15 @@ NIGHT_S = 17 * 3_600.0
 
 def first_slots_of_a_later_run(pause_s: float, later_s: float) -> list[float]:
     """When the first two requests of a run leave that begins `later_s` after another one's first answer asked for a pause."""
-    board = Board()
 
     async def main() -> list[float]:
-        earlier = worker(board, "earlier")
+        board, left = Board(), list[float]()
+        earlier, later = worker(board, "earlier"), worker(board, "later")
         admitted = await earlier.acquire()
         assert admitted is not None
         earlier.limited(admitted, pause_s)
         earlier.leave()
         await asyncio.sleep(later_s)
-        later = worker(board, "later")
-        left = []
         for _ in range(2):
             assert await later.acquire() is not None
             left.append(clock() - later_s)

@@ -1,22 +1,28 @@
-"""Limits that the worker does not know are used, rarely met and never asked in a pause (budget 7); requests under way."""
+"""Limits that the worker does not know are used, rarely met and never asked in a pause (budget 7); what headers say of them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from email.utils import format_datetime
 from itertools import count
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
-from virtual_time import at_once, clock, now
+from virtual_time import EPOCH, at_once, clock, now
 
 from connectors.errors import PausedError
+from connectors.event_api.answers import HttpAnswer, RateHint, interpret, rate_hint
 from connectors.rate_limit import ConcurrencyLimit, RateLimiter
-from connectors.retry import Timing
+from connectors.retry import Timing, retry_after_s
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
@@ -188,12 +194,10 @@ def shows(limit: int) -> Shows:
 @pytest.mark.parametrize(
     ("limit", "shown", "in_flight", "latency_s", "share", "met"),
     [
-        ("bucket with a burst of five", None, 1, 0.005, 0.82, 0.04),
-        ("bucket with a burst of five", None, 32, 0.005, 0.82, 0.04),
+        *(("bucket with a burst of five", None, in_flight, 0.005, 0.82, 0.04) for in_flight in (1, 32)),
         ("sliding window of a second", None, 8, 0.005, 0.82, 0.04),
         ("bucket with a burst of five", None, 32, 0.5, 0.7, 0.04),
-        *(("bucket with a burst of five", shown, 8, 0.01, 0.95, 0.0) for shown in (shows_x, shows(20))),
-        *(("fixed window of a second", shown, 8, 0.01, 0.95, 0.0) for shown in (shows_x, shows(20))),
+        *((limit, shown, 8, 0.01, 0.95, 0.0) for limit in list(LIMITS)[:2] for shown in (shows_x, shows(20))),
         ("bucket with a burst of five", shows(1000), 8, 0.01, 0.83, 0.02),
     ],
     ids=lambda value: "" if callable(value) or value is None else str(value),
@@ -221,13 +225,13 @@ def test_the_client_uses_nearly_all_of_an_unknown_limit_and_never_meets_one_that
     assert refused[0] <= met * (passed[0] + refused[0])
 
 
-def limiter_with(**patience: float) -> RateLimiter:
-    return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), **patience)  # type: ignore[arg-type]
+def limiter() -> RateLimiter:
+    return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now))
 
 
 def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
     async def main(late: int) -> float | None:
-        paced = limiter_with()
+        paced = limiter()
         admitted = [permit for _ in range(20) if (permit := await paced.acquire())]
         await asyncio.sleep(1.0)
         for _ in range(10):
@@ -241,7 +245,7 @@ def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
 
 def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
     async def main() -> tuple[float, object]:
-        paced = limiter_with()
+        paced = limiter()
         admitted = await paced.acquire()
         assert admitted is not None
         paced.limited(admitted, 600.0)
@@ -259,7 +263,7 @@ def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
 Serve = Callable[[], Awaitable[None]]
 
 
-async def drive(limit: ConcurrencyLimit, serve: Serve, *, seconds: float, is_well: bool = True) -> None:
+async def drive(limit: ConcurrencyLimit, serve: Serve, *, seconds: float, is_well: bool) -> None:
     async def work() -> None:
         while clock() < seconds:
             await limit.enter()
@@ -272,11 +276,8 @@ async def drive(limit: ConcurrencyLimit, serve: Serve, *, seconds: float, is_wel
     await asyncio.gather(*(work() for _ in range(64)))
 
 
-def far(seconds: float) -> Serve:
-    return lambda: asyncio.sleep(seconds)
-
-
-def full(slots: int, seconds: float) -> Serve:
+def service(seconds: float, slots: int = 64) -> Serve:
+    """Return what takes so long for each request, and has so many at work at a time."""
     at_work = asyncio.Semaphore(slots)
 
     async def serve() -> None:
@@ -289,10 +290,10 @@ def full(slots: int, seconds: float) -> Serve:
 @pytest.mark.parametrize(
     ("limit", "serve", "is_well", "seconds", "least", "most"),
     [
-        (ConcurrencyLimit(32, adapts=True), far(0.2), True, 10, 32, 32),
-        (ConcurrencyLimit(32, adapts=True), full(4, 0.05), True, 60, 3, 12),
-        (ConcurrencyLimit(32, adapts=True), far(0.05), False, 20, 1, 1),
-        *((ConcurrencyLimit(ceiling), far(0.05), True, 3, ceiling, ceiling) for ceiling in (1, 3, 8)),
+        (ConcurrencyLimit(32, adapts=True), service(0.2), True, 10, 32, 32),
+        (ConcurrencyLimit(32, adapts=True), service(0.05, slots=4), True, 60, 3, 12),
+        (ConcurrencyLimit(32, adapts=True), service(0.05), False, 20, 1, 1),
+        *((ConcurrencyLimit(ceiling), service(0.05), True, 3, ceiling, ceiling) for ceiling in (1, 3, 8)),
     ],
     ids=["a far service", "a service with four hands", "failures", *(f"a ceiling of {ceiling}" for ceiling in (1, 3, 8))],
 )
@@ -319,3 +320,100 @@ def test_a_request_that_gives_up_waiting_leaves_its_place_to_the_next() -> None:
         assert limit.room == 1
 
     at_once(main)
+
+
+YEAR_S = 366 * 86_400
+IN_A_MINUTE = format_datetime(EPOCH + timedelta(seconds=60), usegmt=True)
+FORMS = {
+    "0": 0.0,
+    "7": 7.0,
+    " 7 ": 7.0,
+    "0.25": 0.25,
+    ".5": 0.5,
+    "3.": 3.0,
+    IN_A_MINUTE: 60.0,
+    format_datetime(EPOCH - timedelta(days=1), usegmt=True): 0.0,
+    "Sun, 01 Mar 2026 13:01:00 +0100": 60.0,
+    "9" * 400: YEAR_S,
+    "Fri, 31 Dec 9999 23:59:59 GMT": YEAR_S,
+    "Sunday, 01-Mar-26 12:01:00 GMT": 60.0,
+    "Sun Mar  1 12:01:00 2026": 60.0,
+    "5, 10": 10.0,
+    "5, 5": 5.0,
+    **dict.fromkeys(["5, soon", "-1, 5", ",", "", "-1", "-0.5", "+5", "5 s", "5;10", "1 000", "1e3", "inf", "nan", "٣", "0x10"]),
+    **dict.fromkeys(["soon", "1 minute", "Mon, 99 Foo 2026", "Sun, 01 Mar 2026 25:61:00 GMT"]),
+}
+
+
+@pytest.mark.parametrize(("text", "seconds"), FORMS.items(), ids=[repr(form)[:24] for form in FORMS])
+def test_each_form_of_retry_after_is_read_or_left(text: str, seconds: float | None) -> None:
+    assert retry_after_s({"retry-after": text}, EPOCH) == seconds
+
+
+@pytest.mark.parametrize("ours", [EPOCH, None])
+def test_a_date_is_measured_from_the_answers_own_date(ours: datetime | None) -> None:
+    theirs = EPOCH + timedelta(hours=3)
+    headers = {"date": format_datetime(theirs, usegmt=True), "retry-after": format_datetime(theirs + timedelta(seconds=30))}
+    assert retry_after_s(headers, ours) == 30
+
+
+def test_without_any_clock_a_date_says_nothing() -> None:
+    assert retry_after_s({}) is retry_after_s({"retry-after": IN_A_MINUTE}) is None
+    assert retry_after_s({"retry-after": "7"}) == 7
+
+
+@given(st.text())
+def test_no_text_is_too_strange_for_retry_after(text: str) -> None:
+    wait = retry_after_s({"retry-after": text, "date": text}, EPOCH)
+    assert wait is None or 0 <= wait <= YEAR_S
+
+
+MEMBERS = st.sampled_from(["error", "code", "message", "requestId", "details", "field", "issue"])
+ATOMS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+
+
+@given(st.recursive(ATOMS, lambda kids: st.lists(kids) | st.dictionaries(MEMBERS, kids)))
+def test_no_envelope_is_too_strange_to_be_interpreted(envelope: object) -> None:
+    assert interpret(HttpAnswer(400, {}, json.dumps(envelope).encode()), EPOCH).answer.status == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "read"),
+    [
+        *(
+            ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "7", "x-ratelimit-reset": reset}, RateHint(20, None, 30, 0))
+            for reset in ("30", f"{EPOCH.timestamp() + 30:.0f}", f"{(EPOCH.timestamp() + 30) * 1000:.0f}")
+        ),
+        ({"x-rate-limit-limit": "20", "x-rate-limit-reset": "30"}, RateHint(20, None, 30, 0)),
+        ({"ratelimit-limit": "100, 100;w=60", "ratelimit-remaining": "0", "ratelimit-reset": "12"}, RateHint(100, 60, 12, 12)),
+        ({"ratelimit-policy": '"default";q=20;w=1', "ratelimit": '"default";r=3;t=1'}, RateHint(20, 1, 1, 0)),
+        (
+            {"ratelimit-policy": '"burst";q=100;w=1, "day";q=3600;w=3600', "ratelimit": '"burst";r=9;t=1, "day";r=5;t=90'},
+            RateHint(3600, 3600, 90, 0),
+        ),
+        ({"ratelimit-policy": '"default";q=20;w=1'}, RateHint(20, 1, None, 0)),
+        ({"ratelimit": '"default";r=3;t=1'}, None),
+        *(({"x-ratelimit-limit": odd, "x-ratelimit-reset": "30"}, None) for odd in ("plenty", "0", "-5")),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "21", "x-ratelimit-reset": "30"}, None),
+        ({"x-ratelimit-limit": "20"}, None),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": "999999"}, None),
+        ({"retry-after": "3"}, None),
+    ],
+)
+def test_every_common_spelling_is_read_and_what_makes_no_sense_is_left(headers: dict[str, str], read: RateHint | None) -> None:
+    assert rate_hint(headers, EPOCH) == read
+
+
+NAMES = ["ratelimit", "ratelimit-policy", "ratelimit-limit", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text('0123456789;,=qwrt."-² ', max_size=20)))
+def test_garbage_never_raises(headers: dict[str, str]) -> None:
+    hint = rate_hint(headers, EPOCH)
+    assert hint is None or hint.limit > 0
+
+
+@pytest.mark.parametrize(("retry_after", "is_heeded"), [("1", False), ("30", True), ("31", True), ("soon", True), ("-1", True)])
+def test_a_limit_used_up_for_longer_than_the_pause_asked_for_is_not_believed(retry_after: str, *, is_heeded: bool) -> None:
+    headers = {"x-ratelimit-limit": "1", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "30", "retry-after": retry_after}
+    assert (rate_hint(headers, EPOCH) is not None) is is_heeded

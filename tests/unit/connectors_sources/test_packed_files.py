@@ -16,17 +16,16 @@ from unit.connectors_sources.reading import read
 from connectors.sources.contract import BadSourceError
 
 
-def archive(**members: bytes | str) -> bytes:
-    """Names of members are keys; `__` stands for a slash."""
+def archive(members: dict[str, bytes | str], how: int = zipfile.ZIP_DEFLATED) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(packed, "w", how) as file:
         for name, content in members.items():
-            file.writestr(name.replace("__", "/").replace("_csv", ".csv").replace("_xlsx", ".xlsx"), content)
+            file.writestr(name, content)
     return packed.getvalue()
 
 
 def test_a_file_of_an_archive_is_meant_by_a_pattern(tmp_path: Path) -> None:
-    content = archive(export__events_csv="id\n1\n", export__venues_csv="id\n2\n")
+    content = archive({"export/events.csv": "id\n1\n", "export/venues.csv": "id\n2\n"})
     rows = read(tmp_path, content, member="*/events.csv")
     assert [str(row.location) for row in rows] == ["events.file/export/events.csv:2"]
 
@@ -41,7 +40,7 @@ def test_a_file_of_an_archive_is_meant_by_a_pattern(tmp_path: Path) -> None:
 )
 def test_a_pattern_that_does_not_mean_one_file_is_told_with_what_there_is(tmp_path: Path, member: str, said: str) -> None:
     with pytest.raises(BadSourceError) as caught:
-        read(tmp_path, archive(a__events_csv="id\n", b__events_csv="id\n"), member=member)
+        read(tmp_path, archive({"a/events.csv": "id\n", "b/events.csv": "id\n"}), member=member)
     assert said in str(caught.value)
     assert "member" in caught.value.hint
 
@@ -77,10 +76,7 @@ def test_a_file_packed_in_several_parts_is_read_whole(tmp_path: Path, content: b
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_file_of_an_archive_is_read_however_it_is_packed_and_its_checksum_is_minded(tmp_path: Path, how: int) -> None:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", how) as file:
-        file.writestr("events.csv", LONG)
-    content = packed.getvalue()
+    content = archive({"events.csv": LONG}, how)
     assert len(read(tmp_path, content, "id", encoding=["ascii", "utf-8"])) == 20_000
     at = content.index(b"PK\1\2") + 16
     with pytest.raises(BadSourceError, match=r"events\.csv: the packed file is damaged or cut off"):

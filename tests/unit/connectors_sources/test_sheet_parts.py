@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
+from lookalikes.sheets_book import Book, Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
@@ -16,10 +17,12 @@ from mappings.outcome import RowLocation
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
 
 
-def _with_tabs(desk: Desk) -> None:
-    desk.sheet.gid = 11
-    desk.book.sheets.append(Sheet("Spring 2026", [["id", "title"], ["2", "Rock"]], gid=22))
-    desk.book.sheets.append(Sheet("O'Neill/Late", [["id", "title"], ["3", "Folk"]], gid=33))
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with sheet_of(tmp_path, GRID, gid=11) as found:
+        found.book.sheets.append(Sheet("Spring 2026", [["id", "title"], ["2", "Rock"]], gid=22))
+        found.book.sheets.append(Sheet("O'Neill/Late", [["id", "title"], ["3", "Folk"]], gid=33))
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -38,47 +41,40 @@ def _with_tabs(desk: Desk) -> None:
         ({"spreadsheet": "Town programme"}, "Jazz"),
     ],
 )
-def test_a_tab_is_found_by_name_number_or_position(tmp_path: Path, words: dict[str, str], found: str) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        _with_tabs(desk)
-        assert [row.cells["title"] for row in desk.rows(**words)] == [found]
+def test_a_tab_is_found_by_name_number_or_position(desk: Desk, words: dict[str, str], found: str) -> None:
+    assert [row.cells["title"] for row in desk.rows(**words)] == [found]
 
 
 @pytest.mark.parametrize(("words", "near"), [({"tab": "Programm"}, '"Programme"'), ({"tab": "#9"}, ""), ({"gid": "5"}, "")])
-def test_an_unknown_tab_is_refused_with_those_that_there_are(tmp_path: Path, words: dict[str, str], near: str) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        _with_tabs(desk)
-        with pytest.raises(SourceRefusedError) as caught:
-            desk.rows(**words)
+def test_an_unknown_tab_is_refused_with_those_that_there_are(desk: Desk, words: dict[str, str], near: str) -> None:
+    with pytest.raises(SourceRefusedError) as caught:
+        desk.rows(**words)
     assert '"Spring 2026" (gid 22)' in caught.value.hint
     assert near in caught.value.hint
 
 
-def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        _with_tabs(desk)
-        places = [desk.rows(tab=f"#{number}")[0].location.place for number in (1, 2, 3)]
-        assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
+def test_rows_are_called_as_the_spreadsheet_itself_calls_them(desk: Desk) -> None:
+    places = [desk.rows(tab=f"#{number}")[0].location.place for number in (1, 2, 3)]
+    assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
     tabs = ["Programme", "Spring 2026", "O'Neill/Late"]
     assert [file_and_tab(RowLocation(place)) for place in places] == [("", tab) for tab in tabs]
 
 
-def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        twin = desk.google.add(type(desk.book)("another-id-of-the-same-title", "Town programme", [Sheet("A", [["x"]])]))
-        with pytest.raises(SourceRefusedError) as caught:
-            desk.rows(spreadsheet="Town programme")
-        assert ID in caught.value.hint
-        assert twin.id in caught.value.hint
-        with pytest.raises(SourceRefusedError, match='no spreadsheet that we may see is called "Village'):
-            desk.rows(spreadsheet="Village programme")
+def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(desk: Desk) -> None:
+    other = desk.google.add(Book("another-id-of-the-same-title", "Town programme", [Sheet("A", [["x"]])]))
+    with pytest.raises(SourceRefusedError) as caught:
+        desk.rows(spreadsheet="Town programme")
+    assert [one in caught.value.hint for one in (ID, other.id)] == [True, True]
+    with pytest.raises(SourceRefusedError, match='no spreadsheet that we may see is called "Village'):
+        desk.rows(spreadsheet="Village programme")
 
 
 NOTES: list[list[Content]] = [["a", "Programme", "of May"], ["id", "title", "note"]]
 NOTES += [["1", "Jazz", "x"], ["2", "Rock", "y"], [None, "total", "2"]]
 HEADERS: list[list[Content]] = [["Please do not sort"], [], ["Event", "Event", None, "Event "], ["id", "title", None, "title"]]
 HEADERS += [["1", "Jazz", "?", "x"], [], ["2", "Rock", None, "y"]]
+EVENT = {"header": {"matches": "^Event$", "rows": 2}}
 BLANK: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
 MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "Rock"], [None, "Folk"]]
 
@@ -91,10 +87,7 @@ MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "R
         (NOTES, {"range": "B2"}, "title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
         (NOTES, {"range": "B:C"}, "Programme|of May / 2 title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
         (NOTES, {"range": "Block"}, "title|note / 3 Jazz|x / 4 Rock|y"),
-        (
-            *(HEADERS, {"header": {"matches": "^Event$", "rows": 2}}),
-            "Event id|Event title|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y",
-        ),
+        (HEADERS, EVENT, "Event id|Event title|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y"),
         (BLANK, {}, "id|title / 2 1|Jazz / 3 | / 4 | / 5 3|"),
         (MERGED, {}, "day|title / 2 2026-05-03|Jazz / 3 |Rock / 4 |Folk"),
         (MERGED, {"merged": "spread"}, "day|title / 2 2026-05-03|Jazz / 3 2026-05-03|Rock / 4 |Folk"),
@@ -110,18 +103,15 @@ def test_the_table_is_found_by_its_range_or_header_with_blank_hidden_and_merged_
             assert " / ".join(["|".join(reading.columns), *found]) == rows
 
 
-def test_an_unknown_range_and_one_outside_of_the_tab_are_told(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        desk.book.named = {"Block": (0, Place(1, 1, 2, 2))}
-        with pytest.raises(SourceRefusedError) as caught:
-            desk.rows(range="Blocks")
-        assert "Block" in caught.value.hint
-        with pytest.raises(BadSourceError, match="lies outside of the tab, which has 1000 rows and 26 columns"):
-            desk.rows(range="AC1:AD9")
-        _with_tabs(desk)
-        desk.book.named = {"Block": (11, Place(1, 1, 2, 2))}
-        with pytest.raises(SourceRefusedError, match='is on the tab "Programme"'):
-            desk.rows(range="Block", tab="Spring 2026")
+def test_an_unknown_range_and_one_outside_of_the_tab_are_told(desk: Desk) -> None:
+    desk.book.named = {"Block": (11, Place(1, 1, 2, 2))}
+    with pytest.raises(SourceRefusedError) as caught:
+        desk.rows(range="Blocks")
+    assert "Block" in caught.value.hint
+    with pytest.raises(BadSourceError, match="lies outside of the tab, which has 1000 rows and 26 columns"):
+        desk.rows(range="AC1:AD9")
+    with pytest.raises(SourceRefusedError, match='is on the tab "Programme"'):
+        desk.rows(range="Block", tab="Spring 2026")
 
 
 def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:

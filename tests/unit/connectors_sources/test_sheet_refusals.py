@@ -39,27 +39,21 @@ def answering(status: int, where: str = "/v4/", times: int = 1, headers: dict[st
     return lambda desk: desk.google.faults.append(Fault(where, status=status, body=body, times=times, headers=headers or {}))
 
 
+def no_token(why: str) -> Callable[[Desk], object]:
+    return lambda desk: setattr(desk.google, "refusal_of_tokens", why)
+
+
+ELSEWHERE = {"Location": "http://127.0.0.1:9/elsewhere"}
 DISABLED = [{"reason": "SERVICE_DISABLED", "metadata": {"activationUrl": "https://console.example/sheets"}}]
+SCOPE = [{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]
 REFUSALS: dict[str, tuple[Callable[[Desk], object], str, str]] = {
     "it is not shared": (lambda desk: setattr(desk.book, "readers", set()), ID, f"share the spreadsheet with {ACCOUNT}"),
     "the API is off": (answering(403, details=DISABLED), "403", "https://console.example/sheets"),
-    "the scope is another": (
-        answering(403, details=[{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]),
-        *("403", "made without the right to read spreadsheets"),
-    ),
+    "the scope is another": (answering(403, details=SCOPE), "403", "made without the right to read spreadsheets"),
     "it is an office file": (lambda desk: setattr(desk.book, "is_office_file", True), "", "save it as Google Sheets"),
-    "the key was deleted": (
-        lambda desk: setattr(desk.google, "refusal_of_tokens", "invalid_grant"),
-        *("invalid_grant", "make a new key"),
-    ),
-    "the account may not ask for these rights": (
-        lambda desk: setattr(desk.google, "refusal_of_tokens", "invalid_scope"),
-        *("does not give us the rights", ""),
-    ),
-    "the answer leads elsewhere": (
-        answering(302, headers={"Location": "http://127.0.0.1:9/elsewhere"}),
-        *("leads elsewhere", "never carried elsewhere"),
-    ),
+    "the key was deleted": (no_token("invalid_grant"), "invalid_grant", "make a new key"),
+    "the account may not ask for these rights": (no_token("invalid_scope"), "does not give us the rights", ""),
+    "the answer leads elsewhere": (answering(302, headers=ELSEWHERE), "leads elsewhere", "never carried elsewhere"),
     "no token is good for long": (answering(401, "ranges=", times=9), "", "not accepted"),
 }
 
@@ -105,13 +99,14 @@ RATE_LIMIT = {"error": {"code": 403, "message": "Rate Limit Exceeded", "errors":
         Fault("ranges=", "cut", times=3),
         Fault("ranges=", "drop", times=3),
         Fault("/v4/", status=403, body=RATE_LIMIT, times=3),
+        Fault("/v4/", status=503, headers={"Retry-After": "17"}),
     ],
-    ids=lambda fault: f"{fault.kind} {fault.status}",
+    ids=lambda fault: f"{fault.kind} {fault.status} {fault.headers}",
 )
 def test_a_passing_failure_a_broken_answer_and_a_rate_limit_are_asked_again(desk: Desk, fault: Fault) -> None:
     desk.google.faults.append(fault)
     assert desk.cells() == [("1", "Jazz")]
-    assert desk.waits == [0.5, 1.0, 2.0]
+    assert desk.waits == ([17] if fault.headers else [0.5, 1.0, 2.0])
 
 
 def test_a_quota_storm_is_sat_out_within_the_minute(desk: Desk) -> None:
@@ -135,17 +130,10 @@ def test_what_lasts_ends_within_bounds_with_the_time_to_come_back_and_is_no_empt
     happens, retry_after_s, said = LASTING[what]
     happens(desk)
     error = refused(desk, SourceUnavailableError)
-    assert isinstance(error, SourceUnavailableError)
-    assert error.retry_after_s == retry_after_s
+    assert getattr(error, "retry_after_s", 0) == retry_after_s
     assert re.search(said, f"{error} {error.hint}")
     assert sum(desk.waits) <= (0 if what == "a long pause" else 240)
     assert what != "a failure" or len(desk.waits) == 8
-
-
-def test_retry_after_is_obeyed(desk: Desk) -> None:
-    desk.google.faults.append(Fault("/v4/", status=503, headers={"Retry-After": "17"}))
-    assert desk.cells() == [("1", "Jazz")]
-    assert desk.waits == [17]
 
 
 def test_our_own_pace_keeps_below_the_quota(desk: Desk) -> None:
@@ -218,8 +206,7 @@ def test_a_netrc_file_does_not_replace_our_token(desk: Desk, tmp_path: Path, mon
 def test_nobody_but_the_service_itself_is_asked(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         desk.rows()
-    hosts = {
-        str(record.args[1]) for record in caplog.records if "Starting new" in str(record.msg) and isinstance(record.args, tuple)
-    }
-    assert hosts == {"127.0.0.1"}
+    connections = [record.getMessage() for record in caplog.records if "Starting new" in str(record.msg)]
+    assert connections
+    assert not [one for one in connections if "127.0.0.1" not in one]
     assert not [thread.name for thread in threading.enumerate() if "Regional" in type(thread).__name__]

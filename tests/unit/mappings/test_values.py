@@ -44,6 +44,8 @@ x: {from: $number, do: [trim, {default: Main}]} | NO: "" => Main
 x: {from: A, do: [{country: [en, de]}]} | A: " österreich" => AT
 x: {from: A, do: [{price: ",", take: [from, to]}]} | A: "12,50 € – 15 €" => from: 12.5, to: 15
 x: {from: A, do: [{number: "."}, {round: 0}]} | A: "2.5" => 3
+x: {from: A, do: [{number: "."}, to_text]} | A: "12.50" => 12.50
+x: {from: A, do: [{split: ';'}, {boolean: {'true': x, 'false': ''}}, {join: /}]} | A: x;x => true/true
 x: {from: A, do: [{split: ';'}, {iso: date, on_error: omit}, first, to_text]} | A: TBA; 2026-05-08; 2026-05-15 => 2026-05-08
 x: {from: A, do: [{split: ','}, {map: {a: art}, on_miss: omit}], on_empty: {use: [culture]}} | A: "a, x, a" => art · art
 x: {from: A, do: [{split: ','}, {map: {a: art}, on_miss: omit}], on_empty: {use: [culture]}} | A: "x" ~ A: "" => culture
@@ -118,8 +120,7 @@ def test_of_several_key_values_the_first_that_is_unknown_is_reported(
 
 
 @pytest.mark.parametrize(
-    "steps",
-    ["[html_to_text]", "[{strip_prefix: <br>}]", "[{split: '/'}, {map: {a: b}, on_miss: omit}, first]"],
+    "steps", ["[html_to_text]", "[{strip_prefix: <br>}]", "[{split: '/'}, {map: {a: b}, on_miss: omit}, first]"]
 )
 def test_a_cell_of_which_the_steps_leave_nothing_is_shown_as_it_stands(steps: str, mapper: Mapper, row: Row) -> None:
     (reason,) = rejected(mapper(event=f"title: {{from: TITLE, do: {steps}}}")(row(TITLE="<br>"))).reasons

@@ -53,7 +53,7 @@ def test_every_attempt_is_written_down_and_counted(bench: Bench, event: Event) -
     bench.create(event, key="k3", Authorization="Bearer wrong")
     requests = bench.requests()
     assert [(one["idempotency_key"], one["status"], one["outcome"]) for one in requests] == [
-        *(("k1", 201, "created"), ("k1", 201, "replayed"), ("k2", 400, "refused"), ("k3", 401, "refused")),
+        *(("k1", 201, "created"), ("k1", 201, "replayed"), ("k2", 400, "refused"), ("k3", 401, "refused"))
     ]
     assert requests[0]["digest"] == hashlib.blake2b(sent.request.content, digest_size=16).hexdigest()
     assert requests[0]["event_id"] == sent.json()["doc"]["id"]

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Table, func, select, true, update
 from unit.state.world import DESTINATION, FEED, World, row
 
 from mappings.outcome import MappedRow, RowLocation, Skipped
-from mappings.row_key import RowKey, fingerprint
+from mappings.row_key import FeedName, RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Instruction, NoChange
@@ -24,21 +24,20 @@ OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
 CANCELLED = Skipped(RowLocation("agenda.csv:7"), "cancelled", RowKey("a"), is_cancelled=True)
 
 
+def beside(world: World, feed: str = "cinema") -> World:
+    """Another feed of the service, at work on the same state DB."""
+    world.neighbours.append(World(world.place, world.clock, FeedName(feed)))
+    return world.neighbours[-1]
+
+
 def delivered(world: World, *rows: MappedRow) -> None:
-    """Stage these rows and send them."""
     world.stage(rows)
     world.publish()
 
 
 def put(world: World, key: str, **columns: object) -> None:
-    """Set columns of an entry, as a decision or a read does."""
     with writing(world.engine) as connection:
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
-
-
-def column(world: World, key: str, name: str) -> object:
-    with reading(world.engine) as connection:
-        return connection.execute(select(ENTRY.c[name]).where(ENTRY.c.row_key == key)).scalar_one()
 
 
 def count(world: World, table: Table, where: ColumnElement[bool] | None = None) -> int:
@@ -52,18 +51,15 @@ def decisions(world: World, *others: Lease) -> Decisions:
 
 
 def resolve(world: World, key: str, choice: Instruction) -> Change | NoChange:
-    """Record a person's decision about a row."""
     (found,) = decisions(world).resolve([RowKey(key)], choice)
     return found.outcome
 
 
 def problems(world: World, kind: ProblemKind) -> list[str]:
-    """List the rows of the last read with such a problem."""
     return [problem.row_key for problem in LedgerQueries(world.engine).problems(BOOK, kind)]
 
 
 def event(key: str, start: str, end: str = "") -> MappedRow:
-    """Map a row to an event at these times."""
     times = {"startAt": start} | ({"endAt": end} if end else {})
     plain = row(key)
     body = json.dumps(json.loads(plain.body) | times).encode()

@@ -41,7 +41,6 @@ def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def engine(state_url: str) -> Iterator[Engine]:
-    """The way into such a state DB."""
     opened = open_database(state_url)
     yield opened
     opened.dispose()

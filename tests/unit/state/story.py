@@ -13,13 +13,16 @@ from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.outcome import Cover, RowOutcome
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey, idempotency_key
 from state.ledger.accounts import DEFAULT_POLICY, ReadAccount, ReadKind, StagePolicy, StageReport
 from state.ledger.choices import Instruction, Option
 from state.ledger.entries import is_of_change
+from state.ledger.stage import open_stage
 from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
 
+FAILED = Uncertain(answer(500, "req-1"))
 VERDICTS: dict[str, list[Verdict]] = {
     "sent": [],
     "refused": [Refusal(answer(400))],
@@ -36,6 +39,13 @@ VERDICTS: dict[str, list[Verdict]] = {
     "next key": [Superseded(answer(400)), Receipt(2_000, answer(201))],
     "next key taken": [Superseded(answer(400)), Superseded(answer(409))],
     "delivered as 2000": [Receipt(2_000, answer(201))],
+    "failed": [FAILED],
+    "failed again": [FAILED, FAILED],
+    "failed, then delivered": [FAILED, Receipt(2_000, answer(201))],
+    "failed otherwise": [Uncertain(answer(500, "req-2"))],
+    "failed unasked": [replace(FAILED, attempts=0)],
+    "failed unnamed": [Uncertain(answer(500, ""))],
+    "created unnamed": [Uncertain(answer(201, "req-1"))],
 }
 """What the service answers to the oldest row that is owed; all others arrive."""
 WAYS = {
@@ -49,13 +59,14 @@ WAYS = {
     **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
 }
 """How a read differs from the usual one."""
+WARNED = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 NOTHING = StageReport("", is_whole=True, account=ReadAccount())
 EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
 
 
 def outcome(word: str) -> RowOutcome:
     """Return what a row came to: `a`, `a:title`, `a:title/status`, `a~looks`, `a@over`, `a@to-come`, `a*` with an image,
-    `a>` outside the window; `!a` rejected, `-a` left out, `?a` left out by a rule, `#a` cancelled.
+    `a!` with a warning, `a>` outside the window; `!a` rejected, `-a` left out, `?a` left out by a rule, `#a` cancelled.
     """
     kind, key = word[0], word[1:]
     if kind in "!-?#":
@@ -69,7 +80,10 @@ def outcome(word: str) -> RowOutcome:
     key, _, said = key.partition(":")
     title, _, status = said.partition("/")
     cover = Cover("https://img.example/b.jpg", "omit") if key.endswith("*") else None
-    mapped = row(key.rstrip("*>"), title or None, status=status or "published", twin=twin or None, cover=cover)
+    warnings = WARNED if key.endswith("!") else ()
+    mapped = row(
+        key.rstrip("*>!"), title or None, status=status or "published", twin=twin or None, cover=cover, warnings=warnings
+    )
     return replace(mapped, outside="already over") if key.endswith(">") else mapped
 
 
@@ -77,7 +91,8 @@ def play(world: World, story: str) -> StageReport:
     """Let the steps of a story happen, and return the report of the last read, or one of nothing.
 
     A step is a word of `VERDICTS`, a decision (`--ignore a`, `--same-as n a`, `retry`), `claimed`, `crash`, `cut` (both),
-    `100 days`, `25 hours` (and a run), `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
+    `100 days`, `25 hours` (and a run), `a is removed`, `begun` (a read that is never ended), or a read: the rows of each
+    chunk, after the words of `WAYS` for it.
     """
     report = NOTHING
     for step in map(str.strip, story.split("|")):
@@ -97,6 +112,8 @@ def play(world: World, story: str) -> StageReport:
             world.outbox()
         elif step.endswith(" is removed"):
             put(world, words[0], removed_at=START)
+        elif step == "begun":
+            open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
         elif step == "retry":
             decisions(world).retry()
         elif step.startswith("--"):
@@ -149,17 +166,8 @@ def stands(entry: RowRecord) -> str:
     event_id = "" if entry.event_id == usual else f"as {entry.event_id}"
     like = f"like {entry.candidate}" if entry.candidate else ""
     words = (
-        entry.row_key,
-        entry.state,
-        event_id,
-        _wish(entry.body, entry.row_key),
-        revision,
-        earlier,
-        applied,
-        drift,
-        gone,
-        like,
-        decided,
+        *(entry.row_key, entry.state, event_id, _wish(entry.body, entry.row_key), revision, earlier, applied),
+        *(drift, gone, like, decided),
     )
     return " ".join(" ".join(words).split())
 

@@ -1,4 +1,4 @@
-"""The state DB itself: opening it, its transactions, texts that no database takes, and each trouble with what would help."""
+"""The state DB itself: opening it, its transactions, texts that no database takes, each trouble, and what makes it unsound."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, event, inspect, make_url, text
+from sqlalchemy import Connection, delete, event, inspect, make_url, text, update
 from sqlalchemy.exc import DBAPIError
-from unit.state.world import DESTINATION, FEED, World, receipt, rejection, row, skipped
+from unit.state.books import put
+from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
-from mappings.delivery import Answer, Refusal
+from mappings.delivery import Answer, Conflict, Refusal, Uncertain
 from mappings.errors import ConfigError
 from mappings.outcome import Cover
 from mappings.row_key import FeedName
@@ -33,8 +34,8 @@ from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD
 from state.opening import open_database
 from state.queries import LedgerQueries
-from state.tables import METADATA, storable
-from state.verify import examine
+from state.tables import DUPLICATE_MARK, METADATA, RUN, storable
+from state.verify import Examination, Finding, examine
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 
@@ -55,11 +56,6 @@ def test_the_migrations_end_in_the_tables_and_the_newest_is_the_one_that_opening
         assert "ck_ledger_entry_state" in checks
         assert "AUTOINCREMENT" in checks
     engine.dispose()
-
-
-def test_a_new_state_db_gets_a_folder_for_its_owner_alone(tmp_path: Path) -> None:
-    open_database(url(tmp_path / "deep" / "er" / "state.db")).dispose()
-    assert (tmp_path / "deep" / "er").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_settled_answer_survives_power_loss(tmp_path: Path) -> None:
@@ -193,6 +189,10 @@ def test_values_of_rows_never_reach_an_error(world: World) -> None:
     assert "the partner's own" not in chain
 
 
+def said_by_a_child(code: str, *arguments: str) -> str:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+
+
 def test_a_missing_driver_is_told_with_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
@@ -201,8 +201,7 @@ def test_a_missing_driver_is_told_with_what_to_install() -> None:
         "try: open_database('postgresql://h/d')\n"
         "except ConfigError as error: print(error, error.hint)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert 'pip install "eventsync[postgres]"' in said
+    assert 'pip install "eventsync[postgres]"' in said_by_a_child(code)
 
 
 def test_a_process_with_too_many_files_open_is_told_so(tmp_path: Path) -> None:
@@ -216,10 +215,9 @@ def test_a_process_with_too_many_files_open_is_told_so(tmp_path: Path) -> None:
         "try: open_database(sys.argv[1])\n"
         "except StateBusyError as error: sys.stdout.write(f'{error} {error.hint}')"
     )
-    url = f"sqlite:///{tmp_path / 'state.db'}"
-    said = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=False)
-    assert "too many files open" in said.stdout, said.stderr
-    assert "ulimit -n" in said.stdout
+    said = said_by_a_child(code, url(tmp_path / "state.db"))
+    assert "too many files open" in said
+    assert "ulimit -n" in said
 
 
 def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tmp_path: Path) -> None:
@@ -262,6 +260,7 @@ def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World)
         assert world.stage([other]).vanished == 0
     (problem,) = LedgerQueries(world.engine).problems(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)
     assert (problem.row_key, problem.origin, entry.row_key, entry.origin) == (KEPT, KEPT, KEPT, f"{KEPT}.csv:7")
+    assert problem.cells == {"REF": BAD}
     assert (world.known(BAD).state, world.known(BAD).key) == ("delivered", entry.key)
     assert examine(world.engine).findings == ()
 
@@ -290,3 +289,107 @@ def test_every_text_is_a_key(world: World, key: str) -> None:
     world.stage([odd], is_whole=False)
     assert len(world.states()) == before + (not is_known)
     assert world.stage([odd], is_whole=False).account.unchanged == 1
+
+
+def findings(world: World) -> list[tuple[str, str, str]]:
+    return [(found.check, found.which, found.problem) for found in examine(world.engine).findings]
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    """Rows of every state, and one that has drifted."""
+    world.stage([row(key) for key in "abcdef"], brakes=())
+    world.publish(Refusal(answer(400)), Uncertain(answer(500)), Conflict(answer(409)))
+    world.stage([row(key, "another title" if key == "f" else None) for key in "abcdefg"])
+    return world
+
+
+def test_a_sound_state_db_has_no_findings(full: World) -> None:
+    examined = examine(full.engine)
+    assert (examined.findings, examined.entries, examined.runs) == ((), 7, 3)
+
+
+def test_a_key_that_is_not_its_rows_and_an_event_that_two_rows_have_are_found(full: World) -> None:
+    key, event = full.known("d").key, full.known("d").event_id
+    put(full, "d", idempotency_key="es2-0")
+    put(full, "e", event_id=event)
+    twice, other = f"event {event} is another row's too, or stands here twice", f"it is es2-0, and should be {key}"
+    assert sorted(findings(full)) == [("event", "d", twice), ("event", "e", twice), ("key", "d", other)]
+
+
+def test_columns_that_do_not_go_together_or_mean_nothing_are_found(full: World) -> None:
+    put(full, "a", state="held", attempts=2)
+    put(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
+    put(full, "c", state="superseded", candidate_id=999)
+    put(full, "d", baseline_fingerprint="0" * 32, answer="not json", event_id=None)
+    put(full, "e", state="held", attempts=0, event_id=77)
+    put(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32, drift_kind="sideways", attempts=-1)
+    put(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
+    assert sorted(f"{which} {check}: {problem}" for check, which, problem in findings(full)) == [
+        "a entry: it is held, and counts 2 attempts",
+        "c entry: it is superseded, and no entry has its event",
+        "d entry: its baseline has a body or a fingerprint, and not both",
+        "d entry: the last answer cannot be read",
+        "d event: it is delivered, and has no event id",
+        "e entry: it is held, and has event 77",
+        "f body: the baseline is no JSON object",
+        "f entry: it counts -1 attempts",
+        "f entry: its drift is 'sideways', which means nothing to us",
+        "g body: the baseline is not the one whose fingerprint is on record",
+    ]
+
+
+def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
+    put(full, "d", body=b'{"title":"somebody else\'s"}')
+    put(full, "e", body=b"\x00\x00\x00")
+    put(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
+    assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
+    put(full, "g", body=b"{}", fingerprint="0" * 32)
+    assert ("body", "g") in [(check, which) for check, which, _ in findings(full)], "a held row may have none, or its own"
+
+
+def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
+    said = "2 entries are not in the index of duplicates: copies of them would not be held"
+    assert findings(full) == [("tables", "", said)]
+
+
+def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -> None:
+    world.stage([row(key, cover=Cover(f"https://img.example/{key}", "omit")) for key in "ab"])
+    outbox = world.outbox()
+    first, second = outbox.settle_and_claim([], 2)
+    outbox.pin(first, b'{"coverImage":5,"title":"x"}')
+    outbox.pin(second, b'{"title":"x"}')
+    assert examine(world.engine).findings == ()
+
+
+def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(update(RUN).where(RUN.c.id == "run-1").values(read_account='{"read": 5, "new": 3}'))
+        connection.execute(update(RUN).where(RUN.c.id == "run-3").values(read_account="{", stage_report="{}"))
+    assert findings(full) == [
+        ("account", "run-1", "the rows read do not add up, by 2"),
+        ("account", "run-3", "the account of rows read cannot be read"),
+        ("account", "run-3", "the report of its stage cannot be read"),
+    ]
+
+
+def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:
+    with writing(full.engine) as connection:
+        connection.execute(text("DROP TABLE side_by_side"))
+        connection.execute(text("CREATE TABLE somebody_elses (id INTEGER)"))
+    try:
+        assert findings(full) == [("tables", "", "table side_by_side is missing")]
+    finally:
+        with writing(full.engine) as connection:
+            connection.execute(text("DROP TABLE somebody_elses"))
+            if full.engine.dialect.name == "postgresql":
+                connection.execute(text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
+        open_database(full.url).dispose()
+
+
+def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
+    assert examine(engine) == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
+    engine.dispose()

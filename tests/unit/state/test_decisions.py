@@ -1,30 +1,31 @@
-"""What a person decides, on a real state DB: rows that go out again, rows that are settled, rows that are set aside."""
+"""What a person decides, on a real state DB, and as docs/ledger.md says it state by state."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
-from unit.state.books import decisions, problems, resolve
+from unit.state.books import beside, decisions, problems, resolve
 from unit.state.story import goes_out, instruction, picture, play, stories
-from unit.state.world import DESTINATION, World, answer, row
+from unit.state.world import World, answer, row
 
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed
-from mappings.reasons import Reason, ReasonCode
+from mappings.delivery import Conflict, Receipt, Uncertain, Unconfirmed
 from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
-from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
-from state.ledger.decisions import EventTakenError, Found, LeftAlone
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option, Other, decide, may_be_removed
+from state.ledger.decisions import EventTakenError, Found
 from state.ledger.outbox import Settled
-from state.ledger.standing import OpenRows
-from state.queries import LedgerQueries
+from state.ledger.standing import OpenRows, RowRecord
 from state.tables import ENTRY
 
-CONFLICT, UNCONFIRMED, UNCERTAIN = Conflict(answer(409)), Unconfirmed(answer(409)), Uncertain(answer(503))
-RESEND, IGNORE, APPLIED, REMOVED = map(Instruction, (Option.RESEND, Option.IGNORE, Option.APPLIED, Option.REMOVED))
+CONFLICT, UNCONFIRMED = Conflict(answer(409)), Unconfirmed(answer(409))
+RESEND, APPLIED, REMOVED = map(Instruction, (Option.RESEND, Option.APPLIED, Option.REMOVED))
 SAME_AS, UNDO = map(Instruction, (Option.SAME_AS, Option.UNDO))
 
 
@@ -193,19 +194,6 @@ def test_a_decision_that_is_taken_back_leaves_all_as_it_was_and_one_that_was_act
             resolve(world, key, UNDO)
 
 
-def test_only_the_states_and_rows_asked_for_are_retried_and_once(world: World) -> None:
-    world.stage([row(key) for key in "abcd"])
-    world.publish(Refusal(answer(400)), Refusal(answer(400)), Blocked(answer(404)))
-    assert decisions(world).retry([EntryState.BLOCKED]).blocked == 1
-    retried = decisions(world).retry(row_keys=[RowKey("b"), RowKey("d")])
-    assert (retried.refused, retried.left_alone) == (1, (LeftAlone(RowKey("d"), "it is delivered"),))
-    assert picture(world) == "a refused, b pending retry, c pending retried, d delivered"
-    assert world.known("b").decided_by == "ann@desk"
-    for refused in (1, 0):
-        again = decisions(world).retry()
-        assert (again.refused, again.blocked) == (refused, 0)
-
-
 @pytest.mark.parametrize(
     ("story", "because"),
     [
@@ -221,21 +209,12 @@ def test_a_retry_says_of_a_row_why_it_is_left_alone(world: World, story: str, be
     assert decisions(world).retry().refused == 0
 
 
-def another_feed(world: World) -> World:
-    """A feed beside this one in the same state DB."""
-    world.neighbours.append(World(world.url, world.clock, FeedName("other")))
-    return world.neighbours[-1]
-
-
-def test_one_event_belongs_to_one_row_of_a_destination_whatever_the_feed(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    world.publish(CONFLICT, Receipt(7, answer(201)))
-    other = another_feed(world)
+def test_an_event_of_a_row_of_another_feed_cannot_be_named(world: World) -> None:
+    play(world, "b | delivered as 2000")
+    other = beside(world)
     other.stage([row("x")])
-    for each, key in ((world, "a"), (other, "x")):
-        with pytest.raises(EventTakenError, match="event 7 is row b of agenda already"):
-            resolve(each, key, Instruction(Option.EVENT_ID, event_id=7))
-    assert world.known("a").state is EntryState.CONFLICT
+    with pytest.raises(EventTakenError, match="event 2000 is row b of agenda already"):
+        resolve(other, "x", Instruction(Option.EVENT_ID, event_id=2_000))
 
 
 def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memory_counts_anew(world: World) -> None:
@@ -249,31 +228,14 @@ def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memor
         world.clock.turn(hours=hours)
         world.crash()
         assert goes_out(world) == request
-    assert world.known("a").state is EntryState.UNCERTAIN
+    assert picture(world) == "a uncertain A resent"
 
 
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
-    reason = Reason(ReasonCode.REQUIRED, "description", "TEXT", "", "write more")
-    warned, edited = (row("a", title, warnings=(reason,)) for title in "AB")
-    world.stage([warned])
-    world.publish()
-    resolve(world, "a", IGNORE)
-    world.stage([warned])
-    assert problems(world, ProblemKind.WARNING) == []
-    resolve(world, "a", UNDO)
-    assert problems(world, ProblemKind.WARNING) == ["a"]
-    resolve(world, "a", IGNORE)
-    world.stage([edited])
-    assert problems(world, ProblemKind.WARNING) == ["a"]
-
-
-def test_an_adopted_event_belongs_to_the_row_that_has_it_now(world: World) -> None:
-    play(world, "a:J | sent | n:J")
-    outcome = resolve(world, "n", SAME_AS)
-    assert isinstance(outcome, Change)
-    assert str(outcome.adopted) == "a"
-    assert isinstance(resolve(world, "n", SAME_AS), NoChange)
-    assert LedgerQueries(world.engine).owners(DESTINATION, [1001]) == {1001: "row n of agenda"}
+    play(world, "a!:A | sent")
+    for steps, listed in (("--ignore a | a!:A", []), ("--undo a", ["a"]), ("--ignore a | a!:B", ["a"])):
+        play(world, steps)
+        assert problems(world, ProblemKind.WARNING) == listed
 
 
 def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> None:
@@ -285,7 +247,7 @@ def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> N
 
 def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: World) -> None:
     play(world, "a:J | sent")
-    other = another_feed(world)
+    other = beside(world)
     other.stage([row("n", "J")])
     with pytest.raises(LeaseLostError):
         resolve(other, "n", SAME_AS)
@@ -326,7 +288,7 @@ def test_uncertain_rows_stand_beside_those_whose_keys_may_be_forgotten(world: Wo
     play(world, "25 hours | a b")
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 8)
-    outbox.settle_and_claim([Settled(intent, UNCERTAIN)], 0)
+    outbox.settle_and_claim([Settled(intent, Uncertain(answer(503)))], 0)
     standing = outbox.standing()
     assert (standing.uncertain, standing.forgotten) == (OpenRows(1, (RowKey("b"),)), OpenRows(1, (RowKey("a"),)))
 
@@ -340,3 +302,83 @@ def test_what_a_list_has_shown_is_written_unless_the_entry_has_moved_on(world: W
     assert decisions(world).record_found(found) == (found[0],)
     assert world.known("a").decision is Decision.RECONCILED
     assert picture(world) == "a delivered as 11 reconciled, b pending key 1 resend, c conflict, d delivered as 14"
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
+BEGINNINGS = {
+    "pending": "a:A",
+    "pending, unanswered": "a:A | cut",
+    "pending, access denied": "a:A | denied",
+    "delivered": "a:A | sent",
+    "delivered_unconfirmed": "a:A | unconfirmed",
+    "held": "b~x | sent | a~x",
+    "superseded": "a~x | sent | b~x | --same-as b",
+}
+"""Stories of an entry that is not called as the word that leads to it."""
+ENDINGS = {
+    "": "",
+    "drifted": " | a:B",
+    "cancelled": " | #a",
+    "vanished": " | nothing",
+    "with earlier events": " | drafting a:B | sent",
+    "removed": " | nothing | --removed a",
+    "removed and back in its source": " | nothing | --removed a | a:A",
+}
+
+
+def _said() -> Iterator[tuple[str, str, str]]:
+    """Yield the page's tables: the entry, the decision, what comes of it."""
+    for table in PAGE.split("| the entry is |")[1:]:
+        head, _, *lines = table.partition("\n\n")[0].splitlines()
+        choices = [cell.strip().strip("`") for cell in head.strip("|").split("|") if cell.strip()]
+        for line in lines:
+            entry, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            for choice, cell in zip(choices, cells, strict=True):
+                yield entry, choice, cell
+
+
+def _entry(world: World, name: str) -> RowRecord:
+    state, _, more = name.partition(", ")
+    play(world, BEGINNINGS.get(name) or BEGINNINGS.get(state, f"a:A | {state}") + ENDINGS[more])
+    return world.known("a")
+
+
+def _other(world: World) -> Other | None:
+    entry = world.entry("b")
+    return None if entry is None else Other(entry, FeedName(""), "")
+
+
+def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice
+    try:
+        outcome = decide(record, choice, other=other)
+    except NotPossibleError:
+        return "not possible"
+    if isinstance(outcome, NoChange):
+        return "as it is"
+    match choice.option:
+        case Option.IGNORE:
+            return "ignored" if outcome.state is record.state else f"{outcome.state.value}, ignored"
+        case Option.APPLIED:
+            return "the drift is the baseline"
+        case Option.REMOVED:
+            return "removed" if may_be_removed(record) else "earlier events removed"
+        case Option.SAME_AS:
+            return "delivered, as the other entry was"
+        case _ if outcome.state is EntryState.PENDING:
+            asks = " (asks)" if outcome.risk else ""
+            return f"pending, {'next' if outcome.is_next_revision else 'same'} key{asks}"
+        case _:
+            return outcome.state.value
+
+
+@pytest.mark.parametrize(("entry", "choice", "said"), [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in _said()])
+def test_the_page_says_what_each_decision_does(world: World, entry: str, choice: str, said: str) -> None:
+    chosen = instruction(*choice.replace("N", "4711").split())
+    assert _done(_entry(world, entry), chosen, _other(world)) == said
+
+
+def test_the_page_has_every_state_and_every_choice() -> None:
+    states = PAGE.partition("## States")[2].partition("\n\n**Nothing")[0]
+    assert set(re.findall(r"^\| (\w+) \|", states, re.MULTILINE)) - {"state"} == {state.value for state in EntryState}
+    assert {entry.partition(",")[0] for entry, _, _ in _said()} == {state.value for state in EntryState}
+    assert {choice.removesuffix(" N") for _, choice, _ in _said()} == {*Option} - {Option.UNDO}

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
 
@@ -20,16 +19,8 @@ from integration.waiting import pause, until
 from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock, World
 
-from state.database import reading
 from state.errors import HeldByAnotherError, LeaseLostError
-from state.ledger.lease import (
-    FencedTransaction,
-    Holder,
-    Lease,
-    LeaseClock,
-    is_running,
-    this_process,
-)
+from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, is_running, this_process
 from state.ledger.ledger import Ledger
 from state.queries import LedgerQueries
 
@@ -97,17 +88,6 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
     assert world.ledger.acquire_lease("third").token > second.token
 
 
-def test_a_heartbeat_beside_a_transaction_leaves_one_connection_to_hold_pages(tmp_path: Path) -> None:
-    world = World(tmp_path / "state.db")
-    with reading(world.engine):
-        world.lease.renew()
-    used = set()
-    for _ in range(3):
-        with reading(world.engine) as connection:
-            used.add(id(connection.connection.dbapi_connection))
-    assert len(used) == 1
-
-
 on_sqlite = pytest.mark.parametrize("state_url", ["sqlite"], indirect=True)
 on_postgres = pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)
 
@@ -118,15 +98,14 @@ def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0
     return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, lease_clock=lease_clock)
 
 
-def elsewhere(boot: str = "another boot") -> Holder:
-    """A process of another host, of which we cannot know whether it runs."""
-    return Holder("far away", "elsewhere pid:[1]", 7, 1.0, boot)
+ELSEWHERE = Holder("far away", "elsewhere pid:[1]", 7, 1.0, "another boot")
+"""A process of another host, of which we cannot know whether it runs."""
 
 
 @on_sqlite
 def test_a_heartbeat_in_the_future_of_a_clock_that_was_set_back_keeps_no_run_out_for_long(engine: Engine) -> None:
     clock = Clock()
-    ledger_of(engine, clock).acquire_lease(elsewhere())
+    ledger_of(engine, clock).acquire_lease(ELSEWHERE)
     clock.turn(days=-400)
     assert ledger_of(engine, clock).acquire_lease("second").token == 2
 
@@ -135,7 +114,7 @@ def test_a_heartbeat_in_the_future_of_a_clock_that_was_set_back_keeps_no_run_out
 @pytest.mark.parametrize("hours", [-5, 5], ids=["behind", "ahead"])
 def test_hosts_whose_clocks_are_hours_apart_agree_on_who_holds_the_feed(engine: Engine, hours: int) -> None:
     ours, theirs = ledger_of(engine, Clock()), ledger_of(engine, Clock(Clock().instant + timedelta(hours=hours)))
-    lease = theirs.acquire_lease(elsewhere())
+    lease = theirs.acquire_lease(ELSEWHERE)
     with pytest.raises(HeldByAnotherError) as held:
         ours.acquire_lease("second")
     assert abs(held.value.since - datetime.now(UTC)) < timedelta(minutes=5)  # noqa: TID251  # the server's is real
@@ -147,7 +126,7 @@ def test_hosts_whose_clocks_are_hours_apart_agree_on_who_holds_the_feed(engine: 
 @on_postgres
 def test_a_silent_holder_of_another_host_is_followed_by_the_servers_clock_alone(engine: Engine) -> None:
     ledger = ledger_of(engine, ttl_s=2.0)  # its own clock stands still
-    ledger.acquire_lease(elsewhere())
+    ledger.acquire_lease(ELSEWHERE)
     with pytest.raises(HeldByAnotherError, match="far away"):
         ledger.acquire_lease("second")
     assert until(lambda: _taken(ledger)).token == 2
@@ -187,7 +166,7 @@ def test_of_many_who_follow_a_dead_holder_one_gets_the_feed(engine: Engine) -> N
 def test_a_long_transaction_renews_the_lease_at_its_end(engine: Engine) -> None:
     clock = Clock()
     ledger = ledger_of(engine, clock)
-    turn = _turn(engine, ledger, elsewhere())
+    turn = _turn(engine, ledger, ELSEWHERE)
     with turn.transaction():
         clock.turn(seconds=90)
     with pytest.raises(HeldByAnotherError):
@@ -197,7 +176,7 @@ def test_a_long_transaction_renews_the_lease_at_its_end(engine: Engine) -> None:
 @on_postgres
 def test_who_asks_during_a_slow_transaction_of_the_holder_is_told_at_once(engine: Engine) -> None:
     ledger = ledger_of(engine)
-    turn = _turn(engine, ledger, elsewhere())
+    turn = _turn(engine, ledger, ELSEWHERE)
     with turn.transaction(), pytest.raises(HeldByAnotherError):
         ledger.acquire_lease("second")
 
@@ -205,7 +184,7 @@ def test_who_asks_during_a_slow_transaction_of_the_holder_is_told_at_once(engine
 @on_postgres
 def test_a_takeover_waits_for_the_holders_transaction_and_finds_that_it_has_spoken(engine: Engine) -> None:
     ledger = ledger_of(engine, ttl_s=1.0)
-    turn = _turn(engine, ledger, elsewhere())
+    turn = _turn(engine, ledger, ELSEWHERE)
     inside, go_on = Event(), Event()
 
     def hold() -> None:

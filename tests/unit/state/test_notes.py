@@ -1,11 +1,10 @@
-"""Notes beside the ledger: about a service, a run, images, a rate limit and what people heard; on either database."""
+"""Notes beside the ledger: about a service, a run, images, a rate limit, what people heard and backfills; on either database."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Barrier
 from typing import TypeVar
 
@@ -16,9 +15,9 @@ from sqlalchemy import Engine
 from unit.state.world import START, Clock
 
 from mappings.row_key import FeedName
+from state.backfills import Backfills, BackfillState, SliceEnd, SliceState
 from state.ledger.ledger import Ledger
 from state.notes import CLAIM_S, KnownAddress, MediaMemory, NoticesSent, ServiceNotes, SharedRate, add_notices
-from state.opening import open_database
 from state.queries import LedgerQueries
 from state.tables import UtcTime
 
@@ -173,27 +172,78 @@ def test_of_several_who_send_at_once_one_does(engine: Engine, clock: Clock) -> N
     assert sum(four_at_once(one_of_four)) == 6
 
 
+@pytest.mark.parametrize("state_url", ["sqlite"], indirect=True)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(days=st.lists(st.tuples(st.sets(st.sampled_from(["brake", "away", "rejected"])), st.booleans()), max_size=12))
-def test_who_hears_of_it_now_and_then_always_knows_what_was_last_told(tmp_path: Path, days: list[tuple[set[str], bool]]) -> None:
-    """However causes come and go, and whichever messages get through: at the end, what was heard adds up to what there is."""
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    try:
-        sent = NoticesSent(engine, HERE, Clock())
-        sent.forget_others(FEED, ())
-        believed = set[str]()
-        for causes, gets_through in [*days, (days[-1][0] if days else set(), True)]:
-            sent.note(FEED, OPS, dict.fromkeys(causes, "words"))
-            claimed = sent.claim(FEED, OPS)
-            if not gets_through:
-                sent.release(claimed)
-                continue
-            sent.settle(claimed)
-            new, over = ({one.cause for one in claimed if one.is_over is is_over} for is_over in (False, True))
-            assert not new & believed
-            assert over <= believed
-            believed = (believed | new) - over
-            assert believed == causes
-            assert {one.cause for one in sent.all()} == causes
-    finally:
-        engine.dispose()
+def test_however_causes_come_and_go_and_whichever_messages_get_through_they_add_up_to_what_there_is(
+    sent: NoticesSent, days: list[tuple[set[str], bool]]
+) -> None:
+    sent.forget_others(FEED, ())
+    believed = set[str]()
+    for causes, gets_through in [*days, (days[-1][0] if days else set(), True)]:
+        sent.note(FEED, OPS, dict.fromkeys(causes, "words"))
+        claimed = sent.claim(FEED, OPS)
+        if not gets_through:
+            sent.release(claimed)
+            continue
+        sent.settle(claimed)
+        new, over = ({one.cause for one in claimed if one.is_over is is_over} for is_over in (False, True))
+        assert not new & believed
+        assert over <= believed
+        believed = (believed | new) - over
+        assert believed == causes
+        assert {one.cause for one in sent.all()} == causes
+
+
+DAYS = [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")]
+DONE = SliceEnd(SliceState.DONE, "run-1", 0, counts={"new": 3})
+STOPPED = SliceEnd(SliceState.LEFT, "run-1", 6, "the service is away")
+
+
+@pytest.fixture
+def ours(engine: Engine) -> Backfills:
+    made = Backfills(engine, HERE, FEED, now)
+    made.open("b1", "{}", DAYS)
+    return made
+
+
+def slices_left(engine: Engine) -> int:
+    (status,) = LedgerQueries(engine).status(feed=FEED)
+    return status.slices_left
+
+
+def test_a_slice_is_left_with_the_reason_until_it_is_done_and_a_run_that_comes_back_from_the_dead_overrules_nothing(
+    ours: Backfills,
+) -> None:
+    ours.begin_slice("b1", 1, "the dead")
+    assert ours.begin_slice("b1", 1, "the living")
+    assert not ours.end_slice("b1", 1, "the dead", DONE)
+    assert ours.one("b1").is_at_work
+    assert ours.end_slice("b1", 1, "the living", STOPPED)
+    first = ours.one("b1").left[0]
+    assert (first.number, first.exit_code, first.message, first.run_id) == (1, 6, "the service is away", "run-1")
+    for number in (2, 1):
+        assert ours.begin_slice("b1", number, "me")
+        assert ours.end_slice("b1", number, "me", DONE)
+        assert not ours.begin_slice("b1", number, "again")
+    done = ours.one("b1")
+    assert (done.state, done.left, dict(done.slices[0].counts)) == (BackfillState.DONE, (), {"new": 3})
+
+
+def test_a_cancelled_backfill_keeps_what_is_done_and_begins_nothing_more(engine: Engine, ours: Backfills) -> None:
+    Ledger(engine, HERE, FEED, namespace="tests", now=now).begin_run("run-1", launched_by="a test")
+    ours.begin_slice("b1", 1, "me")
+    assert slices_left(engine) == 2
+    ours.end_slice("b1", 1, "me", DONE)
+    ours.begin_slice("b1", 2, "me")
+    assert (slices_left(engine), ours.cancel("b1"), slices_left(engine)) == (1, 1, 0)
+    assert not ours.end_slice("b1", 2, "me", DONE)
+    assert not ours.begin_slice("b1", 2, "me")
+    assert [one.state for one in ours.one("b1").slices] == ["done", "cancelled"]
+    assert (ours.one("b1").state, ours.cancel("b1")) == (BackfillState.CANCELLED, 0)
+
+
+def test_the_youngest_comes_first_and_other_feeds_have_their_own(engine: Engine, ours: Backfills) -> None:
+    ours.open("b2", "{}", DAYS)
+    assert [one.backfill_id for one in ours.all()] == ["b2", "b1"]
+    assert Backfills(engine, HERE, FeedName("other"), now).all() == ()

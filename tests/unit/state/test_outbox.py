@@ -1,58 +1,35 @@
-"""The outbox: what is owed goes out once, oldest first; answers are written once, also where the state DB is away meanwhile."""
+"""The outbox: what is owed goes out once, answers are written once, and what each of them leads to."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event
+from unit.state.books import BOOK
 from unit.state.story import VERDICTS, goes_out, picture, play, stories
-from unit.state.world import DESTINATION, FEED, World, answer, receipt, row
+from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
 
-from mappings.delivery import Postponed, Receipt, Superseded, Uncertain, Verdict
+from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.outcome import Cover
-from mappings.row_key import RowKey
-from state.enums import EntryState
+from mappings.row_key import IdempotencyKey, RowKey
 from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
-from state.ledger.outbox import NotClaimedError, Settled, open_outbox
+from state.ledger.choices import Change, Instruction, Option, decide
+from state.ledger.outbox import Claim, NotClaimedError, Settled, effect_of, open_outbox
 from state.ledger.stage import open_stage
-from state.queries import LedgerQueries
+from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
-COVER = Cover("https://img.example/a.jpg", "draft")
 
 
-def test_rows_go_out_oldest_first_and_each_once(world: World) -> None:
-    world.stage([row(key) for key in "abcde"])
-    outbox = world.outbox()
-    first = outbox.settle_and_claim([], 2)
-    second = outbox.settle_and_claim([Settled(intent, receipt(intent)) for intent in first], 2)
-    third = outbox.settle_and_claim([Settled(intent, receipt(intent)) for intent in second], 9)
-    assert "".join(intent.row_key for intent in (*first, *second, *third)) == "abcde"
-    assert outbox.settle_and_claim([Settled(third[0], receipt(third[0]))], 9) == []
-    assert outbox.account() == PublishAccount(new=0, carried_over=5, delivered=5)
-
-
-def test_what_this_run_staged_is_new_and_the_rest_is_carried_over(world: World) -> None:
-    world.stage([row("a")])
-    stage = open_stage(world.ledger.fence("one run", world.lease.token), is_whole=True)
-    stage.write([row("a"), row("b")])
-    stage.close(lambda _report: ())
-    outbox = open_outbox(world.ledger.fence("one run", world.lease.token))
-    assert (outbox.account(), outbox.owed) == (PublishAccount(new=1, carried_over=1, pending=2), 2)
-
-
-def test_a_claim_is_on_record_before_anything_is_sent_and_leads_to_the_same_request_after_a_crash(world: World) -> None:
-    world.stage([row("a")])
-    (before,) = world.outbox().settle_and_claim([], 1)
-    assert not before.is_unanswered
+def test_a_claim_is_on_record_before_anything_is_sent_and_the_run_that_carries_on_calls_a_dead_one_lost(world: World) -> None:
+    play(world, "a | claimed")
     entry = world.known("a")
     assert (entry.attempts, entry.unanswered_at, entry.sent_run) == (1, world.clock(), "run-2")
     world.crash()
-    (after,) = world.outbox().settle_and_claim([], 1)
-    assert after == replace(before, is_unanswered=True)
+    world.outbox()
     dead = LedgerQueries(world.engine).run(DESTINATION, FEED, "run-2")
     assert dead is not None
     assert (dead.outcome, "run-3 carries on" in dead.message) == ("lost", True)
@@ -74,8 +51,10 @@ each answer counts once, and the row is owed again as the same request unless a 
     a | cut => a pending => a unanswered
 a blocked row that has vanished is left alone
     a | blocked | nothing => a blocked over =>
-what was postponed without a trace may still change
+what was postponed without a trace, or had no cover yet, may still change
     a:A | paced | a:B => a pending B => a B
+    a*:A | cut => a pending A => a A
+    a*:A | cut | a:B => a pending B => a B
 a row whose cover cannot be used is refused without a trace
     a* | refused at once | a:B => a pending B => a B
 a corrected row that was withdrawn goes out with its past
@@ -83,6 +62,15 @@ a corrected row that was withdrawn goes out with its past
 a corrected row goes on under its next key in the same drain once
     a:A | refused | a:B | next key | retry => a delivered as 2000 B key 1 =>
     a:A | refused | a:B | next key taken => a conflict B key 1 =>
+one word of a person after a kept failure is good for one next key
+    a | failed | failed => a uncertain => a unanswered
+    a | failed | failed | --resend a | failed again => a uncertain key 1 resent => a key 1 unanswered
+    a | failed | failed | --resend a | failed again | --resend a | failed, then delivered => a delivered as 2000 key 2 resent =>
+the key stays where nothing shows that the failure is a kept one: it may be of this very attempt, or nothing was asked
+    a | failed | failed | --resend a | failed otherwise => a uncertain resent => a unanswered
+    a | failed unnamed | failed unnamed | --resend a | failed unnamed => a uncertain resent => a unanswered
+    a | created unnamed | created unnamed | --resend a | created unnamed => a uncertain resent => a unanswered
+    a | failed | failed | --resend a | failed unasked => a uncertain resent => a unanswered
 a key may be forgotten a day after the first attempt
     a b | cut | 20 hours => a pending, b pending => a unanswered, b
     a b | cut | 20 hours | cut | 5 hours => a uncertain, b pending => b
@@ -123,9 +111,7 @@ def test_a_row_whose_key_may_be_forgotten_is_counted_by_the_run_that_finds_it(wo
 
 
 def test_a_drain_that_lasts_hands_out_no_row_whose_key_may_be_forgotten_by_then(world: World) -> None:
-    world.stage([row("a")])
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
+    play(world, "a | cut")
     outbox = world.outbox()
     world.clock.turn(hours=25)
     assert outbox.settle_and_claim([], 1) == []
@@ -166,33 +152,33 @@ def test_picked_keys_go_out_alone(world: World, keys: str, wanted: str, row_part
     assert outbox.settle_and_claim([], 9) == []
 
 
-def test_a_cover_is_pinned_before_the_first_attempt_begins_and_until_then_nothing_was_sent(world: World) -> None:
-    world.stage([row("a", cover=COVER)])
-    (lost,) = world.outbox().settle_and_claim([], 1)
-    assert (world.known("a").attempts, lost.cover) == (0, COVER)
-    world.crash()
+def test_a_body_is_pinned_with_its_cover_as_the_first_attempt_begins(world: World) -> None:
+    play(world, "a*")
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 1)
-    assert intent == lost
     pinned = outbox.pin(intent, b'{"coverImage":5}')
     assert (pinned.body, pinned.cover) == (b'{"coverImage":5}', None)
-    entry = world.known("a")
-    assert (entry.body, entry.attempts, entry.unanswered_at) == (b'{"coverImage":5}', 1, world.clock())
+    assert (world.known("a").attempts, world.known("a").unanswered_at) == (1, world.clock())
     world.crash()
-    (again,) = world.outbox().settle_and_claim([], 1)
-    assert again == replace(pinned, is_unanswered=True)
-    assert world.stage([row("a", cover=COVER)]).account.unchanged == 1
+    assert world.outbox().settle_and_claim([], 1) == [replace(pinned, is_unanswered=True)]
+    assert play(world, "a*").account.unchanged == 1
 
 
-def test_a_run_that_lost_its_lease_settles_nothing(world: World) -> None:
+def test_a_run_that_lost_its_lease_writes_and_settles_nothing_more(world: World) -> None:
     world.stage([row("a")])
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 1)
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
     world.clock.turn(minutes=2)
     world.lease = world.ledger.acquire_lease("another")
-    with pytest.raises(LeaseLostError):
-        outbox.settle_and_claim([Settled(intent, receipt(intent))], 1)
-    assert world.known("a").state is EntryState.PENDING
+    for write in (
+        lambda: outbox.settle_and_claim([Settled(intent, receipt(intent))], 1),
+        lambda: stage.write([row("b")]),
+        lambda: stage.close(no_brakes),
+    ):
+        with pytest.raises(LeaseLostError):
+            write()
+    assert world.states() == {"a": "pending"}
 
 
 def test_a_run_keeps_its_accounts_and_goes_on_with_its_record_when_it_is_begun_again(world: World) -> None:
@@ -238,10 +224,146 @@ def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_tw
     assert world.known("a").state == ("delivered" if is_done else "pending")
     (claimed,) = outbox.settle_and_claim(settled, 1)
     assert claimed.row_key == "e", "the limit counts what was claimed, not what was asked for"
-    assert world.states() == dict(
-        zip("abcdef", ("delivered", "uncertain", "pending", "conflict", "pending", "pending"), strict=True)
-    )
+    assert picture(world) == "a delivered, b uncertain, c pending, d conflict, e pending, f pending"
     assert [world.known(key).attempts for key in "abcd"] == [1, 1, 0, 1]
     assert world.known("e").attempts >= 1
     account = outbox.account()
     assert (account.delivered, account.uncertain, account.conflict, account.pending) == (1, 1, 1, 3)
+
+
+POSTPONED = Postponed(answer(401), PAUSED)
+LIMITED = Postponed(answer(429), PAUSED, attempts=0, is_limited=True)
+CLAIM = Claim(
+    *(1, RowKey("a"), IdempotencyKey("es1-a"), b"{}", 5, 0, None, "", None, None, None, START, None, "", 0), is_limited=False
+)
+"""A row that is sent for the first time."""
+BEFORE: dict[str, dict[str, Any]] = {
+    "fresh": {},
+    "unanswered": {"unanswered_at": START},
+    "limited": {"unanswered_at": START, "is_limited": True},
+    "retried": {"decision": "retry"},
+    "refused": {"refused_request_id": "req-1"},
+    "denied": {"denied_request_id": "req-9"},
+}
+NEXT_KEY = "pending, next key"
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict", "comes_to"),
+    [
+        ("unanswered", Receipt(5, answer(201)), "delivered"),
+        ("unanswered", Unconfirmed(answer(409)), "delivered_unconfirmed"),
+        ("fresh", Refusal(answer(400, "req-9")), "refused, by req-9"),
+        ("unanswered", Refusal(answer(400)), "refused, by req-x"),
+        ("fresh", Refusal(answer(413, "")), "refused, by unnamed"),
+        ("unanswered", Blocked(answer(403)), "blocked, denied by req-x, unanswered"),
+        ("fresh", replace(POSTPONED, is_unanswered=True), "pending, denied by req-x, unanswered"),
+        ("denied", Blocked(answer(404, "req-10")), "blocked, denied by req-10"),
+        ("unanswered", Conflict(answer(409)), "conflict, unanswered"),
+        ("unanswered", POSTPONED, "pending, denied by req-x, unanswered"),
+        ("denied", POSTPONED, "pending, denied by req-x"),
+        ("denied", replace(POSTPONED, attempts=0), "pending, denied by req-9"),
+        ("limited", POSTPONED, "pending, denied by req-x, unanswered, all by 429"),
+        ("unanswered", LIMITED, "pending, unanswered"),
+        ("fresh", LIMITED, "pending, unanswered, all by 429"),
+        ("limited", Conflict(answer(409)), "conflict, unanswered, all by 429"),
+        ("unanswered", Uncertain(answer(503)), "uncertain, unanswered"),
+        # the very denial, the very refusal, a denial anew at a person's risk, a corrected row
+        ("denied", Superseded(answer(403, "req-9")), NEXT_KEY),
+        ("denied unanswered", Superseded(answer(403, "req-9")), NEXT_KEY),
+        ("refused unanswered", Superseded(answer(400, "req-1")), NEXT_KEY),
+        ("denied retried", Superseded(answer(401, "req-10")), NEXT_KEY),
+        ("refused", Superseded(answer(409, "req-x")), NEXT_KEY),
+        # a denial anew, one attempt went unanswered, a denial explains no 409, never refused, a bare 409 may mean the attempt
+        ("denied", Superseded(answer(401, "req-10")), "conflict, denied by req-9"),
+        ("denied retried unanswered", Superseded(answer(401, "req-10")), "conflict, denied by req-9, unanswered"),
+        ("denied retried", Superseded(answer(409, "req-x")), "conflict, denied by req-9"),
+        ("fresh", Superseded(answer(409, "req-x")), "conflict"),
+        ("refused unanswered", Superseded(answer(409, "req-2")), "conflict, by req-1, unanswered"),
+    ],
+    ids=str,
+)
+def test_an_answer_comes_to_what_it_proves_of_this_attempt_and_of_earlier_ones(
+    before: str, verdict: Verdict, comes_to: str
+) -> None:
+    effect = effect_of(verdict, CLAIM._replace(**{name: each for word in before.split() for name, each in BEFORE[word].items()}))
+    words = (
+        effect.state.value,
+        "next key" * effect.is_next_revision,
+        f"by {effect.refused_request_id}" * bool(effect.refused_request_id),
+        f"denied by {effect.denied_request_id}" * bool(effect.denied_request_id),
+        "unanswered" * effect.keeps_unanswered,
+        "all by 429" * effect.is_limited,
+    )
+    assert ", ".join(filter(None, words)) == comes_to
+
+
+def _resent(world: World) -> list[tuple[str, int]]:
+    rows = LedgerQueries(world.engine).every_row(BOOK, RowFilter(is_resent=True))
+    return [(row.row_key, row.copies) for row in rows]
+
+
+def test_a_row_that_was_sent_again_is_counted_and_stays_listed(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    account = world.publish(Receipt(1001, answer(201), attempts=2, copies=2))
+    assert (account.delivered, account.resent, account.imbalance()) == (2, 1, 0)
+    assert _resent(world) == [("a", 2)]
+    world.stage([row("a", title="Another title"), row("b")])
+    assert world.publish().resent == 0
+    assert _resent(world) == [("a", 2)]
+
+
+def test_an_intent_knows_how_long_ago_its_unanswered_attempts_began_and_nothing_was_sent(world: World) -> None:
+    world.stage([row("a")])
+    for unanswered_s, quiet_s in ((0.0, 0.0), (301.0, 301.0), (602.0, 301.0)):
+        (intent,) = world.outbox().settle_and_claim([], 1)
+        assert (intent.is_unanswered, intent.unanswered_s) == (unanswered_s > 0, pytest.approx(unanswered_s, abs=4))
+        assert intent.quiet_s == pytest.approx(quiet_s, abs=2)
+        world.crash()
+    world.publish(Uncertain(answer(0)))
+    world.clock.turn(hours=2)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert 7_200 <= intent.quiet_s < intent.unanswered_s
+
+
+def test_attempts_are_counted_over_runs_and_kills_before_they_leave(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.begin_again(intent)
+    assert world.known("a").copies == 2
+    world.crash()
+    for copies in (5, 8):
+        assert world.publish(Uncertain(answer(0), attempts=3, copies=3)).resent == 1
+        assert _resent(world) == [("a", copies)]
+    world.publish()
+    assert world.known("a").copies == 9
+
+
+def test_an_attempt_that_certainly_created_nothing_is_taken_back(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    assert world.publish(Refusal(answer(400)), Postponed(answer(0), PAUSED, attempts=0)).resent == 0
+    assert [world.known(key).copies for key in "ab"] == [0, 0]
+    assert _resent(world) == []
+
+
+def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_was(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(LIMITED)
+    world.stage([row("a", title="Another title")])
+    world.clock.turn(days=3)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert (intent.is_unanswered, intent.is_limited, intent.unanswered_s) == (True, True, 0.0)
+    assert b"Title of a" in intent.body, "a retry is the same request"
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert (again.is_limited, again.unanswered_s) == (False, pytest.approx(301, abs=2))
+
+
+@pytest.mark.parametrize(("last", "is_named"), [(answer(500), True), (answer(0), False)], ids=["a failure", "no answer"])
+def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, last: Answer, *, is_named: bool) -> None:
+    world.stage([row("a")])
+    world.publish(Uncertain(last))
+    change = decide(world.known("a"), Instruction(Option.RESEND))
+    assert isinstance(change, Change)
+    assert ("under the next one" in change.risk) is is_named

@@ -10,17 +10,15 @@ from unit.state.story import picture, play, stories, told
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
-from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.choices import Instruction, Option
-from state.ledger.stage import open_stage
 from state.notes import NoticesSent
 from state.prune import Pruned, prune
 from state.queries import LedgerQueries, RowFilter
-from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
+from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, RUN
 from state.verify import examine
 
 A_DAY = [("2031-05-01", "2031-05-01")]
@@ -40,6 +38,10 @@ a problem that was mended long ago goes with its raw cells, and one that stands 
     a !b !c | 100 days | a b !c | 100 days => problems 1, standing_problems 1, telling_runs 2 => c
 a problem that a read of what changed has not met is on the list and stays
     a !b | 100 days | onward a => standing_problems 1, telling_runs 1 => b
+a warning that is listed stays however old its run is
+    a! b! | 100 days | a! b:new | 100 days => problems 1, standing_problems 1, telling_runs 2 => a
+the list of the last read stays behind a stage that was cut short
+    a !b | begun | 365 days => standing_problems 1, telling_runs 2 => b
 nothing young goes
     a !b | sent | a b | 89 days => =>
 """,
@@ -48,27 +50,8 @@ nothing young goes
 def test_what_is_on_a_list_stays_however_old_it_is(world: World, story: str, found: str, listed: str) -> None:
     play(world, story)
     assert ", ".join(f"{name} {number}" for name, number in asdict(pruned(world)).items() if number) == found
-    assert (" ".join(problems(world, ProblemKind.REJECTED)), pruned(world).problems) == (listed, 0)
-
-
-def test_a_warning_that_is_listed_stays_however_old_its_run_is(world: World) -> None:
-    warning = (Reason(ReasonCode.REQUIRED, "coverImage", "IMAGE", "", "give a picture"),)
-    world.stage([row("a", warnings=warning), row("b", warnings=warning)])
-    world.clock.turn(days=100)
-    world.stage([row("a", warnings=warning), row("b", "without a warning")])
-    world.clock.turn(days=100)
-    done = pruned(world)
-    assert (done.problems, done.standing_problems) == (1, 1)
-    assert (count(world, PROBLEM), problems(world, ProblemKind.WARNING)) == (1, ["a"])
-
-
-def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world: World) -> None:
-    play(world, "a !b")
-    open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
-    world.clock.turn(days=365)
-    done = pruned(world)
-    assert (done.problems, done.standing_problems) == (0, 1)
-    assert problems(world, ProblemKind.REJECTED) == ["b"]
+    still = problems(world, ProblemKind.REJECTED) + problems(world, ProblemKind.WARNING)
+    assert (" ".join(still), pruned(world).problems) == (listed, 0)
 
 
 def test_accounts_of_old_runs_go_but_for_those_that_brakes_learn_from(world: World) -> None:

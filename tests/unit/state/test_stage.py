@@ -1,29 +1,29 @@
-"""What a read stages: rows, changes, rows that are gone, left out or cancelled, and rows of many events."""
+"""What a read stages: rows, changes, rows that are gone, left out or cancelled, rows of many events, and likely copies."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select, update
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, delivered, event
+from sqlalchemy import delete, select, update
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, count, delivered, event
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, RowOutcome, Silence, Skipped
-from mappings.reasons import Reason, ReasonCode
+from mappings.reasons import ReasonCode
 from mappings.row_key import RowKey, row_key
 from state.database import writing
 from state.enums import ProblemKind, Waiting
-from state.errors import LeaseLostError
-from state.ledger.accounts import ReadAccount, RowShares, StagePolicy
+from state.ledger.accounts import ReadAccount, RowShares, StagePolicy, StageReport
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
 from state.ledger.reads import UnreadEvents
 from state.ledger.stage import open_stage
 from state.queries import LedgerQueries, RowFilter
-from state.tables import ENTRY, SCOPE
+from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
 
 @stories("""
@@ -112,6 +112,71 @@ a row that comes back after its event was removed has returned, and is on no lis
     a | sent | nothing | --removed a | a | a => drifted 1 => a delivered but returned removed removed
     a:first | sent | nothing | --removed a | a:second => drifted 1 => a delivered first but returned second removed removed
     a b | sent | b | --removed a | a b | b => unchanged 1 => a delivered over removed removed, b delivered
+a change that the feed ignores is counted once and not listed, until the feed reports changes
+    a:first b | sent | ignoring a:second b => unchanged 1, drifted 1 => a delivered first, b delivered
+    a:first b | sent | ignoring a:second a:second b => duplicate 1, unchanged 1, drifted 1 => a delivered first, b delivered
+    a:first | sent | a:second | ignoring a:second | ignoring a:second => drifted 1 => a delivered first
+    a:first | sent | a:second | ignoring a:second | a:second => drifted 1 => a delivered first but edited second
+a row that is gone is neither marked nor listed, until the feed reports it
+    a b | sent | ignoring a => unchanged 1 => a delivered, b delivered
+    a b | sent | ignoring a | a => unchanged 1, vanished 1 => a delivered, b delivered gone
+a changed event is drafted once as a new event, and the earlier one stays on record
+    a:x | sent | drafting a:y => new 1, restaged 1, redrafted 1 => a pending draft y anew +1
+    a:x | sent | drafting a:y | sent | drafting a:y => unchanged 1 => a delivered draft y anew +1
+    a:same | sent | drafting a*:same => new 1, restaged 1, redrafted 1 => a pending draft same anew +1
+    a:x | sent | drafting a:y | crash | drafting a:y => unchanged 1 => a pending draft y anew +1
+a change of nothing but the status is reported and not drafted
+    a:same/draft | sent | drafting a:same => drifted 1 => a delivered draft same but to_publish same
+    a:same | sent | drafting a:same/draft => drifted 1 => a delivered same but edited draft same
+a row is never drafted as what an earlier event says
+    a:x | sent | drafting a:y | drafting a:x => unchanged 1 => a delivered x
+    a:x | sent | drafting a:y | refused | drafting a:x => unchanged 1 => a delivered x
+    a:x | sent | drafting a:y | sent | drafting a:x => drifted 1 => a delivered draft y anew +1 but edited draft x
+    a:x | sent | drafting a:y | sent | drafting a:x | drafting a:x => drifted 1 => a delivered draft y anew +1 but edited draft x
+a change after one that was applied is drafted beside the event as the service shows it
+    a:x | sent | a:y | --applied a | drafting a:z => new 1, restaged 1, redrafted 1 => a pending draft z anew +1
+    a:x | sent | a:y | --applied a | drafting a:z | drafting a:y => unchanged 1 => a delivered y
+a draft that was sent without an answer keeps its body until it is answered
+    a:x | sent | drafting a:y | uncertain | drafting a:z => drifted 1 => a uncertain draft y anew +1 but edited draft z
+    a | sent | drafting a:y | uncertain | a:z | sent | drafting a:z => new 1, restaged 1, redrafted 1 => a pending draft z anew +2
+a draft that is withdrawn leaves the delivered event
+    a:x | sent | drafting a:y | drafting nothing => vanished 1, withdrawn 1 => a delivered x gone
+    a:x | sent | drafting a:y | drafting a:y a:z => rejected 2 => a delivered x
+    a:x | sent | drafting a:y | --removed a | nothing => withdrawn 1 => a delivered x over removed
+a run of drafts pins drafts, and takes what is delivered for unchanged
+    a | sent | drafts a b b => duplicate 1, unchanged 1, new 1 => a delivered, b pending draft
+    a | drafts a => new 1, restaged 1 => a pending draft
+rows behind a brake are as new to the next read as they were
+    a | sent | braked a b => unchanged 1, new 1 => a delivered, b pending
+    a | sent | braked a b | braked a b => unchanged 2, waiting 1 => a delivered, b pending
+    a | sent | braked a b | a b => unchanged 2, waiting 1 => a delivered, b pending
+    a | sent | braked a b | a b | a b => unchanged 2 => a delivered, b pending
+    braked accepting a b | braked a b => unchanged 2, waiting 2 => a pending, b pending
+what a stopped read misses is marked only where a person accepts the brake or the next read passes
+    a b | sent | braked a | braked a => unchanged 1, vanished 1 => a delivered, b delivered
+    a b | sent | braked a | braked accepting a => unchanged 1, vanished 1 => a delivered, b delivered gone
+    a@over b | sent | braked b => unchanged 1, past 1 => a delivered, b delivered
+    a@over b | sent | braked b | b => unchanged 1, past 1 => a delivered over, b delivered
+a held row is sent where the row that it resembled is still there and they differ now
+    a~z b | sent | a~z n~z b | a~z n:x~x b => unchanged 2, new 1 => a delivered, b delivered, n pending x
+    a~z | sent | a~z n~z | a~z n:x~x | sent | a~z n:x~x => unchanged 2 => a delivered, n delivered x
+a held row stays held where the row that it resembled is gone, or a person has ignored it
+    a~z b | sent | a~z n~z b | n:x~x b => held 1, unchanged 1, vanished 1 => a delivered gone, b delivered, n held x like a
+    a~z | sent | a~z n~z | --ignore n | a~z n:x~x => held 1, unchanged 1, ignored 1 => a delivered, n held x like a ignore
+of two held rows that nothing resembles any more but each other one is sent
+    a~z | sent | a~z m~z n~z | a~z m:x~x n:x~x => held 1, unchanged 1, new 1 => a delivered, m pending x, n held x like m
+a held row is sent once the row that it resembles has no event
+    a~z b | a~z n~z b | refused | a~z n~z b => unchanged 1, new 1, still_refused 1 => a refused, b delivered, n pending
+    a~z n~z | sent | a is removed | a~z n~z => drifted 1, new 1 => a delivered but returned removed, n pending
+a held row that its source does not have is forgotten unless a person has decided on it
+    a~z | sent | a~z n~z | a~z => unchanged 1 => a delivered
+    a~z | sent | a~z n~z | a~z !n => rejected 1, unchanged 1 => a delivered
+    a~z | sent | a~z n~z | --ignore n | a~z => unchanged 1 => a delivered, n held like a ignore
+two rows that claim one held key are not sent
+    a~z | sent | a~z n~z | a~z n:x~x n:y~y => rejected 1, held 1, unchanged 1 => a delivered, n held x like a
+an entry is found by what it looks like now
+    a:x~x | a:y~y | a:y~y b~y => held 1, unchanged 1 => a pending y, b held like a
+    a:x~x | a:y~y | a:y~y c~x => unchanged 1, new 1 => a pending y, c pending
 """)
 def test_a_read_leaves_the_ledger_as_it_should(world: World, story: str, numbers: str, ledger: str) -> None:
     report = play(world, story)
@@ -129,6 +194,38 @@ def test_two_different_rows_of_one_key_are_both_rejected_until_a_person_says_whi
         "agenda.csv:2": "another one is at agenda.csv:9",
         "agenda.csv:9": "the first one is at agenda.csv:2",
     }
+
+
+def test_each_change_has_a_key_of_its_own_also_after_the_ledger_is_lost(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    keys = []
+    for story in ("a:first | sent | drafting a:second", "sent | drafting a:third"):
+        play(world, story)
+        keys.append(world.known("a").key)
+    other = World(f"sqlite:///{tmp_path_factory.mktemp('other') / 'state.db'}")
+    play(other, "a:second | sent | drafting a:third")  # what the source says when the ledger begins anew
+    assert (other.known("a").key, len(set(keys))) == (keys[1], 2)
+    other.engine.dispose()
+
+
+def test_a_draft_never_sent_takes_the_rows_next_words_under_its_key(world: World) -> None:
+    play(world, "a:first | sent | drafting a:second")
+    key = world.known("a").key
+    assert told(play(world, "drafting a:third")) == "new 1, restaged 1"
+    assert (picture(world), world.known("a").key) == ("a pending draft third anew +1", key)
+
+
+def test_rows_that_a_limit_left_behind_an_open_gate_are_known_and_those_behind_a_brake_are_not(world: World) -> None:
+    assert play(world, "a | braked a b | a b").known_before == 1
+    world.outbox(limit=1)
+    assert play(world, "a b").known_before == 2
+
+
+def test_a_partial_read_adds_its_brakes_to_those_that_stand(world: World) -> None:
+    world.stage([row("a"), row("b")], brakes=["rejected"])
+    play(world, "part braked a")
+    assert world.ledger.gate().brakes == ("rejected", "new")
 
 
 LONG = "é" * 1_000
@@ -157,21 +254,6 @@ def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World)
     assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED, run_id="run-1") == ()
 
 
-def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> None:
-    reason = Reason(ReasonCode.UNDECODABLE, "title", "TITLE", "\udce9\x00", "")
-    world.stage([replace(rejection("k\udce9\x00"), reasons=(reason,), cells={"TITLE": "\udce9\x00"})])
-    (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
-    assert (problem.row_key, problem.cells) == ("k\\udce9\\x00", {"TITLE": "\udce9\x00"})
-
-
-def test_warnings_are_counted_every_time_and_listed(world: World) -> None:
-    warning = Reason(ReasonCode.TOO_LONG, "title", "TITLE", "...", "")
-    for _ in range(3):
-        assert world.stage([row("a", warnings=(warning,))]).warnings == 1
-        assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
-        world.publish()
-
-
 def test_what_is_compared_next_time_is_the_last_read_that_passed_or_was_accepted(world: World) -> None:
     world.stage([row("a"), row("b")], stamp="v1")
     assert world.stage([], brakes=["shrink"], stamp="v2").last_whole_read == 2
@@ -192,17 +274,6 @@ def test_a_stage_that_was_cut_short_lets_nothing_out(world: World) -> None:
             go_on()
     assert world.stage([row("a")]).account == ReadAccount(read=1, unchanged=1)
     assert world.publish().carried_over == 1
-
-
-def test_a_run_that_lost_its_lease_writes_nothing_more(world: World) -> None:
-    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
-    world.clock.turn(minutes=2)
-    world.lease = world.ledger.acquire_lease("another")
-    with pytest.raises(LeaseLostError):
-        stage.write([row("a")])
-    with pytest.raises(LeaseLostError):
-        stage.close(no_brakes)
-    assert world.states() == {}
 
 
 def test_the_place_of_a_row_that_waits_for_a_person_follows_the_row(world: World) -> None:
@@ -237,13 +308,6 @@ def events(*keys: str, silence: Silence | None = None) -> list[MappedRow]:
     return [replace(row(key), part=part) for key, part in zip(keys, parts, strict=True)]
 
 
-def vanished(world: World, *keys: str) -> list[bool]:
-    return [world.known(key).vanished_at is not None for key in keys]
-
-
-SILENT = Part(silence=Silence(RowKey("a")))
-
-
 def test_events_that_rows_give_beyond_one_and_rows_that_went_into_others_balance_the_account(world: World) -> None:
     grouped = [Absorbed(RowLocation("agenda.csv:8"), RowKey("b"), into) for into in Absorption]
     report = world.stage([*events("a|1", "a|2", "a|3"), row("b"), *grouped, skipped()])
@@ -259,56 +323,121 @@ def test_a_row_counts_as_one_for_the_share_of_the_rejected_however_many_events_i
     assert world.stage([row("b")]).rows is None
 
 
+SILENT = Part(silence=Silence(RowKey("a")))
+UNUSABLE, LEFT_OUT = replace(rejection("a"), part=SILENT), replace(skipped("a"), rule=2, part=SILENT)
+UP_TO_THE_15TH = Silence(RowKey("a"), after="2026-03-15")
+
+
 @pytest.mark.parametrize(
-    ("before", "policy", "now", "are_gone"),
+    ("before", "policy", "now", "gone"),
     [
-        pytest.param(
-            events("a|2026-02-15", "a|2026-03-15", "a|2026-04-15"),
-            THE_WEEK,
-            events("a|2026-03-16"),
-            [False, True, False],
-            id="a day that is over or out of reach has not vanished",
-        ),
-        pytest.param(
-            [*events("a|2026-03-15", "a|x"), *events("b|2026-03-15"), *events("a\\|b|2026-03-15")],
-            THE_WEEK,
-            [replace(rejection("a"), part=SILENT)],
-            [False, False, True, True],
-            id="the events of a row that cannot be used have not vanished",
-        ),
-        pytest.param(
-            events("a|2026-03-15", "a|2026-03-22"),
-            THE_WEEK,
-            events("a|2026-03-08", silence=Silence(RowKey("a"), after="2026-03-15")),
-            [True, False],
-            id="days beyond what a row may give have not vanished",
-        ),
-        pytest.param(
-            [*events("a|2026-03-15", "a|2026-04-15", "a|x"), *events("b|2026-03-15")],
-            OF_ROWS,
-            [replace(skipped("a"), rule=2, part=SILENT), *events("b|2026-03-15")],
-            [True, False, True, False],
-            id="events of a row that a rule leaves out have vanished, but for a day that no read looks at",
-        ),
+        ("a|2026-02-15 a|2026-03-15 a|2026-04-15", THE_WEEK, events("a|2026-03-16"), "a|2026-03-15"),
+        ("a|2026-03-15 a|x b|2026-03-15 a\\|b|2026-03-15", THE_WEEK, [UNUSABLE], "b|2026-03-15 a\\|b|2026-03-15"),
+        ("a|2026-03-15 a|2026-03-22", THE_WEEK, events("a|2026-03-08", silence=UP_TO_THE_15TH), "a|2026-03-15"),
+        ("a|2026-03-15 a|2026-04-15 a|x b|2026-03-15", OF_ROWS, [LEFT_OUT, *events("b|2026-03-15")], "a|2026-03-15 a|x"),
+    ],
+    ids=[
+        "but for a day that is over or out of reach",
+        "but for the events of a row that cannot be used",
+        "but for days beyond what a row may give",
+        "and those of a row that a rule leaves out, but for a day that no read looks at",
     ],
 )
 def test_events_have_vanished_where_a_read_looked_for_them(
-    world: World, before: list[MappedRow], policy: StagePolicy, now: list[RowOutcome], are_gone: list[bool]
+    world: World, before: str, policy: StagePolicy, now: list[RowOutcome], gone: str
 ) -> None:
-    world.stage(before, policy=policy)
+    world.stage(events(*before.split()), policy=policy)
     world.publish()
     report = world.stage(now, policy=policy)
-    keys = [each.row_key for each in before]
-    assert (vanished(world, *keys), report.vanished) == (are_gone, sum(are_gone))
-    by_rule = {world.known(key).vanished_by for key, is_gone in zip(keys, are_gone, strict=True) if is_gone}
-    assert by_rule == {"rule 2: online only" if policy is OF_ROWS else ""}
+    entries = [entry for key in before.split() if (entry := world.known(key)).vanished_at is not None]
+    assert ([entry.row_key for entry in entries], report.vanished) == (gone.split(), len(gone.split()))
+    assert {entry.vanished_by for entry in entries} == {"rule 2: online only" if policy is OF_ROWS else ""}
 
 
 @pytest.mark.parametrize("parts", [("a", "2026-03-15"), ("a|b", "c\\", "2026-03-15"), ("", "x|y", "2026-03-15")])
 def test_a_bar_inside_a_part_of_the_key_does_not_end_its_stem(parts: tuple[str, ...]) -> None:
     key = row_key(parts)
-    for count in range(1, len(parts)):
+    for number in range(1, len(parts)):
         unspoken = UnreadEvents(None)
-        unspoken.note(Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count])))))
+        unspoken.note(Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:number])))))
         assert unspoken.covers(key)
         assert not unspoken.covers(row_key(("other", *parts[1:])))
+
+
+def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_the_row_says(world: World) -> None:
+    delivered(world, row("a", twin="jazz"))
+    other = beside(world)
+    (found,) = other.stage([row("x", twin="jazz")]).held
+    assert (found.feed, found.twin_key) == (world.feed, "a")
+    assert other.stage([row("x", "Blues", twin="blues")]).account.held == 1
+    world.stage([row("a", twin="jazz")])
+    assert other.stage([row("x", "Blues", twin="blues")]).account.new == 1
+
+
+def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> None:
+    other = beside(world)
+    second = open_stage(other.ledger.fence(other.run(), other.lease.token), is_whole=True)
+    second.write([row("x", twin="jazz")])
+    assert world.stage([row("b")]).account.new == 1
+    world.stage([row("b"), row("a", "late", twin="late")])
+    second.write([row("y", "late", twin="late")])
+    report = second.close(no_brakes)
+    assert (report.account.held, report.account.new) == (1, 1)
+    assert report.held[0].row_key == "y"
+
+
+def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:
+    delivered(world, row("a", twin="jazz"))
+    with writing(world.engine) as connection:
+        connection.execute(delete(DUPLICATE_MARK))
+        connection.execute(update(SCOPE).values(marked_id=0))
+    assert play(world, "a~jazz n~jazz").account.held == 1
+
+
+def test_marks_go_with_their_entries(world: World) -> None:
+    play(world, "a b c d e | a b")
+    assert (picture(world), count(world, DUPLICATE_MARK)) == ("a pending, b pending", 2)
+
+
+def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World) -> None:
+    chunks = [[row(f"{chunk}-{number}") for number in range(2_000)] for chunk in range(9)]
+    report = world.stage(*chunks, [row("copy", twin="0-1"), row("young", twin="8-1")])
+    assert (report.account.held, report.account.new) == (2, 18_000)
+
+
+ROWS = [row(key) for key in "abcde"]
+
+
+def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
+    """Read rows as a run that asks the brake `scope`."""
+    fence, policy = world.ledger.fence(world.run(), world.lease.token), StagePolicy(accepted=accepted)
+    stage = open_stage(fence, is_whole=True, policy=policy)
+    stage.write(rows)
+    return stage.close(lambda report: ["scope"] if report.alongside else [])
+
+
+def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing_until_a_person_lets_both_deliver(world: World) -> None:
+    delivered(world, *ROWS)
+    renamed = beside(world, "agenda-2026")
+    found = closed_by_scope(renamed, ROWS).alongside
+    assert found is not None
+    assert (found.feed, found.namespace, found.known, found.rows, found.held) == (world.feed, "", 5, 5, 5)
+    report = closed_by_scope(renamed, ROWS, "scope")
+    assert (report.account.held, report.account.new, report.accepted) == (0, 5, ("scope",))
+    assert closed_by_scope(renamed, ROWS).alongside is not None, "what one run was allowed is asked again"
+    assert not renamed.ledger.gate().is_open
+    assert closed_by_scope(renamed, ROWS, "scope").accepted == ("scope",)
+    renamed.ledger.open_gate("ann")
+    assert renamed.publish().delivered == 5
+    assert closed_by_scope(renamed, [*ROWS, row("f")]).alongside is None
+    assert world.stage([*ROWS, row("f")]).account.held == 0
+
+
+def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -> None:
+    other = beside(world)
+    stages = [open_stage(each.ledger.fence(each.run(), each.lease.token), is_whole=True) for each in (world, other)]
+    for stage in stages:
+        stage.write([row(f"{key}", twin=key) for key in "abcdef"])
+    with ThreadPoolExecutor(2) as pool:
+        accounts = [report.account for report in pool.map(lambda stage: stage.close(no_brakes), stages)]
+    assert sorted((account.held, account.new) for account in accounts) == [(0, 6), (6, 0)]

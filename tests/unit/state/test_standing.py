@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
 from unit.state.books import BOOK, delivered, problems, put
-from unit.state.story import play
-from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, rejection, row
+from unit.state.story import WARNED, play
+from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
 
-from mappings.delivery import Refusal
-from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import EntryState, ProblemKind, Waiting
-from state.ledger.accounts import DEFAULT_POLICY, PublishAccount
-from state.ledger.gate import repeat_read
+from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
@@ -25,7 +22,6 @@ from state.tables import EARLIER, ENTRY
 
 NEXT_YEAR = START + timedelta(days=365)
 WITHOUT_EVENT = (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)
-WARNING = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 
 
 def books(world: World) -> LedgerQueries:
@@ -125,7 +121,7 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
     world.stage([row("a")])
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 1)
-    pinned = outbox.pin(intent, intent.body, missing=WARNING[0])
+    pinned = outbox.pin(intent, intent.body, missing=WARNED[0])
     outbox.settle_and_claim([Settled(pinned, receipt(pinned))], 0)
     for _ in range(2):
         world.stage([row("a")])
@@ -134,32 +130,17 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
     assert waiting(world) == {Waiting.DRIFT: 1}
 
 
-def test_a_held_row_is_listed_with_its_cells_and_the_entry_that_it_resembles(world: World) -> None:
-    delivered(world, row("a"))
-    report = world.stage([row("b", twin="a", place="agenda.csv:7")])
-    assert [(one.row_key, one.twin_key) for one in report.held] == [("b", "a")]
-    assert listed(world, Waiting.HELD) == ["b"]
-    (problem,) = books(world).problems(BOOK, ProblemKind.HELD)
-    assert (problem.row_key, problem.origin, problem.cells["REF"]) == ("b", "agenda.csv:7", "b")
-    assert problem.reasons[0].code is ReasonCode.TWIN
-    assert str(problem.candidate) == str(world.known("b").candidate) == "a"
+def test_a_held_row_is_listed_until_a_person_ignores_it(world: World) -> None:
+    play(world, "a | sent | a b~a")
+    assert listed(world, Waiting.HELD) == problems(world, ProblemKind.HELD) == ["b"]
     put(world, "b", decision="ignore")
-    assert problems(world, ProblemKind.HELD) == []
+    assert listed(world, Waiting.HELD) == problems(world, ProblemKind.HELD) == []
 
 
 def test_refused_rows_are_measured_against_the_rows_that_the_last_whole_read_asked_for(world: World) -> None:
     for story, asked in (("a b c d e | refused", 5), ("a b c d", 4), ("part a b", 4)):  # those that are known and not gone
         play(world, story)
         assert world.ledger.standing().asked == asked
-
-
-def test_the_shortcut_of_an_unchanged_source_counts_refused_rows_as_still_refused(world: World) -> None:
-    world.stage([row(key) for key in "abc"], stamp="1")
-    world.publish(Refusal(answer(400)), Refusal(answer(400)))
-    run = world.run()
-    report = repeat_read(world.ledger.fence(run, world.lease.token), DEFAULT_POLICY, "1", "1", no_brakes)
-    assert report is not None
-    assert (report.account.still_refused, report.account.unchanged, report.account.new) == (2, 1, 0)
 
 
 def test_a_row_that_only_moved_in_its_file_is_met_since_it_was_first_met(world: World) -> None:
@@ -174,39 +155,29 @@ def test_a_row_that_only_moved_in_its_file_is_met_since_it_was_first_met(world: 
     assert books.first_met(()) == {}
 
 
-def test_a_row_that_is_unusable_now_names_its_event(world: World) -> None:
-    delivered(world, row("a"))
-    world.stage([rejection("a"), rejection("b")])
-    event_id = world.known("a").event_id
-    assert [problem.event_id for problem in books(world).problems(BOOK, ProblemKind.REJECTED)] == [event_id, None]
+def test_a_feed_was_last_done_when_nothing_was_left_to_look_at_and_came_last_whatever_came_of_it(world: World) -> None:
+    def known(destination: str = DESTINATION) -> tuple[datetime | None, datetime | None]:
+        came = last_came(world.engine, destination, {4}, "backfill").get(FEED)
+        return last_done(world.engine, destination).get(BOOK), came
 
-
-def ends(world: World, run_id: str, exit_code: int, account: PublishAccount | None = None) -> None:
-    world.ledger.begin_run(run_id, launched_by="a test")
-    world.clock.turn(minutes=1)
-    world.ledger.finish_run(run_id, outcome="ended", exit_code=exit_code, message="", publish_account=account)
-
-
-def test_a_feed_was_last_done_when_its_latest_run_that_published_and_left_nothing_to_look_at_ended(world: World) -> None:
-    assert last_done(world.engine) == {}
-    ends(world, "earlier", 0, PublishAccount())
-    ends(world, "done", 0, PublishAccount(new=1, delivered=1))
-    at = world.clock.instant
-    ends(world, "needs attention", 1, PublishAccount(new=1, refused=1))
-    ends(world, "staged only", 0)
-    world.ledger.begin_run("at work", launched_by="a test")
-    assert last_done(world.engine) == last_done(world.engine, DESTINATION) == {BOOK: at}
-    assert last_done(world.engine, "https://elsewhere.example#default") == {}
-
-
-def test_a_feed_came_when_its_latest_run_ended_or_began(world: World) -> None:
-    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {}
-    ends(world, "braked", 5)
-    at = world.clock.instant
-    ends(world, "held", 4)
+    assert known() == (None, None)
+    for name, exit_code, account, is_done, has_come in (
+        ("earlier", 0, PublishAccount(), True, True),
+        ("done", 0, PublishAccount(new=1, delivered=1), True, True),
+        ("needs attention", 1, PublishAccount(new=1, refused=1), False, True),
+        ("staged only", 0, None, False, True),
+        ("turned away", 4, None, False, False),
+    ):
+        done, came = known()
+        world.ledger.begin_run(name, launched_by="a test")
+        world.clock.turn(minutes=1)
+        world.ledger.finish_run(name, outcome="ended", exit_code=exit_code, message="", publish_account=account)
+        assert known() == (world.clock() if is_done else done, world.clock() if has_come else came), name
+    before = known()
     world.ledger.begin_run("a slice", launched_by="backfill")
-    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: at}
+    assert known() == before
     world.clock.turn(minutes=1)
     world.ledger.begin_run("at work", launched_by="a test")
-    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: world.clock.instant}
-    assert last_came(world.engine, "https://elsewhere.example#default", {4}, "backfill") == {}
+    assert known() == (before[0], world.clock())
+    assert last_done(world.engine) == {BOOK: before[0]}
+    assert known("https://elsewhere.example#default") == (None, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
-from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.outcome import Cover, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
@@ -53,8 +53,8 @@ class Clock:
 TIMES_AND_PLACE = {"channelId": 7, "startAt": "2030-05-01T20:00:00+02:00", "approxLocation": {"city": {"placeId": "lis"}}}
 
 
-def body_of(title: str, *, status: str = "published", **more: str) -> bytes:
-    said = TIMES_AND_PLACE | {"status": status, "title": title} | more
+def body_of(title: str, *, status: str = "published") -> bytes:
+    said = TIMES_AND_PLACE | {"status": status, "title": title}
     return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -67,10 +67,9 @@ def row(
     twin: str | None = None,
     cover: Cover | None = None,
     warnings: tuple[Reason, ...] = (),
-    **more: str,
 ) -> MappedRow:
     """A row that maps to an event; rows of one title look like copies of each other, by default those of one key alone."""
-    body = body_of(title or f"Title of {key}", status=status, **more)
+    body = body_of(title or f"Title of {key}", status=status)
     return MappedRow(
         location=RowLocation(place or f"agenda.csv:{key}"),
         row_key=RowKey(key),
@@ -94,10 +93,6 @@ def skipped(key: str = "", because: str = "online only") -> Skipped:
     return Skipped(RowLocation("agenda.csv:50"), because, RowKey(key))
 
 
-def gone(key: str = "") -> Gone:
-    return Gone(RowLocation(f"agenda.csv:{key}"), RowKey(key))
-
-
 def no_brakes(_report: StageReport) -> Sequence[str]:
     return ()
 
@@ -112,7 +107,6 @@ class World:
     place: Path | str
     clock: Clock = field(default_factory=Clock)
     feed: FeedName = FEED
-    namespace: str = ""
     neighbours: list[World] = field(default_factory=list, repr=False)
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
@@ -129,11 +123,8 @@ class World:
 
     def _open(self) -> None:
         self.engine = open_database(self.url)
-        destination = f"{DESTINATION}#{self.namespace}" if self.namespace else DESTINATION
-        namespace = self.namespace or "tests"
-        self.ledger = Ledger(
-            self.engine, destination, self.feed, namespace=namespace, now=self.clock, lease_clock=self.clock.lease_clock
-        )
+        now, lease_clock = self.clock, self.clock.lease_clock
+        self.ledger = Ledger(self.engine, DESTINATION, self.feed, namespace="tests", now=now, lease_clock=lease_clock)
 
     def crash(self) -> None:
         self.engine.dispose()
@@ -162,9 +153,9 @@ class World:
             stage.write(list(chunk))
         return stage.close(lambda _report: brakes)
 
-    def outbox(self, *, limit: int | None = None, keys: Sequence[str] | None = None, key_memory_s: float = 86_400) -> Outbox:
+    def outbox(self, *, limit: int | None = None, keys: Sequence[str] | None = None) -> Outbox:
         row_keys = None if keys is None else [RowKey(key) for key in keys]
-        return open_outbox(self.ledger.fence(self.run(), self.lease.token), limit=limit, keys=row_keys, key_memory_s=key_memory_s)
+        return open_outbox(self.ledger.fence(self.run(), self.lease.token), limit=limit, keys=row_keys)
 
     def publish(self, *verdicts: Verdict) -> PublishAccount:
         """Claim rows one by one, and give the first of them these verdicts and all others a receipt."""

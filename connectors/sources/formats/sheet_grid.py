@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Literal
 
 from connectors.sources.rows import RowChecks, column_number
@@ -107,11 +108,15 @@ def plain_number(raw: str) -> str | CellFault:
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`."""
+    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`.
+
+    `links`: the links behind the cells, by the same places, where they were requested.
+    """
 
     number: int
     cells: list[str]
     faults: dict[int, CellFault] = field(default_factory=dict)
+    links: dict[int, str | CellFault] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +173,36 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
     for one in merged:
         if one.size <= _LARGEST_MERGED:
             by_top[one.top].append(one)
-    active: list[tuple[Area, str]] = []
+    active: list[tuple[Area, str, str | CellFault]] = []
     for row in rows:
-        active = [(one, value) for one, value in active if one.bottom >= row.number]
-        width = sum(one.right - one.left + 1 for one, _ in active)
+        active = [merge for merge in active if merge[0].bottom >= row.number]
+        width = sum(one.right - one.left + 1 for one, *_ in active)
         for one in by_top.pop(row.number, ()):
             width += one.right - one.left + 1
             if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
                 place = one.left - area.left
-                active.append((one, row.cells[place] if 0 <= place < len(row.cells) else ""))
-        for one, value in active:
+                active.append((one, row.cells[place] if 0 <= place < len(row.cells) else "", row.links.get(place, "")))
+        for one, value, link in active:
             first, last = max(one.left - area.left, 0), min(one.right, area.right) - area.left
             row.cells.extend([""] * (last + 1 - len(row.cells)))
             row.cells[first : last + 1] = [value] * (last + 1 - first)
+            if link:
+                row.links.update(dict.fromkeys(range(first, last + 1), link))
         yield row
 
 
 def source_rows(
-    rows: Iterator[SheetRow], place: str, spec: GridSource, columns: tuple[str, ...], wanted: frozenset[str]
+    rows: Iterator[SheetRow],
+    place: str,
+    spec: GridSource,
+    columns: tuple[str, ...],
+    wanted: frozenset[str],
+    links: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[SourceRow]:
-    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
+    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`.
+
+    `links`: further columns, with the links behind the texts of the cells at these places.
+    """
     checks = RowChecks(spec, columns, wanted)
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
@@ -197,6 +212,17 @@ def source_rows(
             problems = (
                 Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint) for column, fault in faults if column in wanted
             )
-            yield checks.row(origin, row.cells, tuple(problems))
+            made = checks.row(origin, row.cells, tuple(problems))
         else:
-            yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
+            made = SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
+        yield _with_links(made, row, links) if links else made
+
+
+def _with_links(made: SourceRow, row: SheetRow, links: Mapping[str, int]) -> SourceRow:
+    """Add the columns of links; a cell without text has none, so that a blank row stays blank."""
+    filled = {at for at, text in enumerate(row.cells) if text}.union(row.faults)
+    found = {name: row.links.get(at, "") if at in filled else "" for name, at in links.items()}
+    faults = {name: link for name, link in found.items() if isinstance(link, CellFault)}
+    problems = (Reason(ReasonCode.BAD_TEXT, "", name, fault.found, fault.hint) for name, fault in faults.items())
+    texts = {name: link.found if isinstance(link, CellFault) else link for name, link in found.items()}
+    return replace(made, cells={**made.cells, **texts}, problems=(*made.problems, *problems))

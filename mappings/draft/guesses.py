@@ -52,7 +52,7 @@ _WORDS: Mapping[Role, Sequence[str]] = {
 _STEMS = [(word.removesuffix("*"), role) for role, words in _WORDS.items() for word in words if word.endswith("*")]
 _GLUE = frozenset(
     {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
-    | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso"}
+    | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso", "c", "r"}
 )
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
 """Words that name an identifier when they stand alone: the number sent is none."""

@@ -11,10 +11,11 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Literal
 
-from connectors.sources.rows import RowChecks, column_number
+from connectors.sources.rows import RowChecks, column_number, read_header
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import GridSource
+from mappings.spec.source_words import LINK
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000
@@ -189,6 +190,38 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
             if link:
                 row.links.update(dict.fromkeys(range(first, last + 1), link))
         yield row
+
+
+@dataclass(frozen=True, slots=True)
+class SheetTop:
+    """The first rows of a sheet as they are stored, from row 1 on. `is_whole`: these are all. `name`: what people call it."""
+
+    name: str
+    rows: Sequence[SheetRow]
+    merged: Sequence[Area]
+    is_whole: bool
+
+    def table(self, spec: GridSource, *, is_spread: bool) -> tuple[tuple[str, ...], list[Mapping[str, str]]]:
+        """Return the columns and the sound rows below the header of `spec`; `is_spread`: merged cells have their value in each.
+
+        The addresses behind a column's texts are a column too.
+
+        Raises:
+            SyncError: there is no such header.
+        """
+        copied = (SheetRow(row.number, [*row.cells], row.faults, {**row.links}) for row in self.rows)
+        rows = whole_rows(copied, Area(), self.merged if is_spread else ())
+        columns = read_header(spec.header, self.name, lambda: cells_of(next(rows, None)))
+        below = list(rows)
+        links = {f"{name}{LINK}": at for at, name in enumerate(columns) if any(_leads_elsewhere(row, at) for row in below)}
+        made = source_rows(iter(below), "", spec, columns, frozenset(), links)
+        return (*columns, *links), [row.cells for row in made if not row.problems]
+
+
+def _leads_elsewhere(row: SheetRow, at: int) -> bool:
+    """Whether a web address stands behind a cell that does not show it."""
+    link = row.links.get(at, "")
+    return isinstance(link, str) and link.startswith("http") and link.rstrip("/") != row.cells[at].strip().rstrip("/")
 
 
 def source_rows(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import BinaryIO
 
 from rapidfuzz import process
@@ -175,6 +175,23 @@ def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRe
         rows = grid.source_rows(stored, place, spec, columns.names, asked.columns, links)
         reading = Reading((*columns.names, *links), file.whole(within_limits(rows, spec)), file.stamp)
         yield reading.with_empty(columns.absent)
+
+
+def read_top(spec: WorkbookSource, open_stored: OpenStored, most: int) -> grid.SheetTop:
+    """Read so many rows of a sheet at most, from its first one, with the links behind their cells.
+
+    Raises:
+        SyncError: as reading the source does.
+    """
+    with opened(open_stored, spec.member, unpacks=False) as file:
+        package = XlsxPackage(file.stream, file.name, file.stored_bytes)
+        sheet, part = package.sheet(spec.sheet)
+        refs = (found.get("ref", "").upper() for _, found in package.elements(part, "mergeCell"))
+        stored = _stored_rows(package, part, Area(), package.links(part))
+        rows = list(islice(grid.whole_rows(stored, Area()), most + 1))
+        return grid.SheetTop(
+            f"{file.name} ({sheet})", rows[:most], [Area.of(ref) for ref in refs if ":" in ref], len(rows) <= most
+        )
 
 
 class XlsxPackage:

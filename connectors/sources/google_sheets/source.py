@@ -35,7 +35,7 @@ from connectors.sources.contract import (
     unchanged,
 )
 from connectors.sources.feed_source import masked_errors
-from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, cells_of, source_rows, whole_rows
+from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, SheetTop, cells_of, source_rows, whole_rows
 from connectors.sources.google_sheets.client import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import (
     LOADING,
@@ -387,6 +387,27 @@ def _read(
     stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
     reading = Reading((*columns.names, *links), within_limits(rows(), spec), stamp, ending=ending)
     return _with_settings(reading.with_empty(columns.absent), given)
+
+
+def read_top(spec: GoogleSheetsSource, access: Access, most: int, clock: Clock = REAL_CLOCK) -> SheetTop:
+    """Read the rows of a tab that one request gives, so many at most, with the links behind their cells: two requests.
+
+    Raises:
+        SyncError: as reading the source does.
+    """
+    with (
+        open_spreadsheet(spec, access, clock=clock) as spreadsheet,
+        tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+        as_odd_answer(spec.place, "Google"),
+    ):
+        parts = spreadsheet.parts()
+        part = part_of(spec, parts)
+        first = spreadsheet.piece(part.place(part.area.top, part.first_height), links=True)
+        copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first, has_links=True)
+        copy.add(first, part.area.top)
+        rows = list(islice(copy.rows(), most + 1))
+        is_whole = part.fits_one_request and len(rows) <= most
+        return SheetTop(f"{parts.title} ({part.tab.title})", rows[:most], first.merged, is_whole)
 
 
 def _cursor(spec: GoogleSheetsSource, spreadsheet: GoogleSpreadsheet, version: str) -> str:

@@ -66,7 +66,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     """
     is_calendar = sample.source.kind == "ics"
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
-    columns = read_columns(sample.columns, sample.rows, lists)
+    columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
     roles = guess_roles(columns)
     key, key_guess = guess_key(columns, roles)
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)

@@ -34,13 +34,15 @@ HEAD_BYTES = 8 * 1024 * 1024
 class SourceGuess:
     """The settings of a `source` block beside its place, and why each was chosen. `is_sure` is about the encoding.
 
-    `lists`: the columns whose cells are lists, and what stands between their texts, where the source says so.
+    `lists`: the columns whose cells are lists, and what stands between their texts, where the source says so; `choices`: the
+    texts that it allows in a column.
     """
 
     settings: Mapping[str, Any]
     why: Mapping[str, str] = field(default_factory=dict)
     is_sure: bool = True
     lists: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:

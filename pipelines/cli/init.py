@@ -199,7 +199,7 @@ def _read_object(name: str, access: Access) -> tuple[SourceSample, bool]:
     why = {"object": f"{found.more} of its fields were not looked at"} if found.more else {}
     if found.changed:
         settings["incremental"], why["incremental"] = {"by": found.changed}, "reads only what changed, and all of it once a day"
-    guess = SourceGuess(settings, why, lists=dict.fromkeys(found.lists, ";"))
+    guess = SourceGuess(settings, why, lists=dict.fromkeys(found.lists, ";"), choices=found.choices)
     block = {"kind": "salesforce", "object": found.name, "fields": found.fields, "api": "rest"}
     columns, rows, is_whole = _rows_of(block, access)
     return SourceSample(_title(found.name, rows, is_whole), found.name, guess, columns, rows), is_whole

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -158,14 +159,15 @@ _NO_CELLS = frozenset({*COMPOUND, "reference", "base64", "encryptedstring", "any
 class ObjectFields:
     """An object, by its API name, and its fields that may say something of an event, the names of its parents among them.
 
-    `more`: how many further ones there are. `lists`: the fields with several values, `A;B`. `changed`: the field with the moment
-    of a record's last change, "" if it has none.
+    `more`: how many further ones there are. `lists`: the fields with several values, `A;B`. `choices`: the values that the org
+    offers for each field with a list of them. `changed`: the field with the moment of a record's last change, "" if it has none.
     """
 
     name: str
     fields: tuple[str, ...]
     more: int
     lists: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
     changed: str
 
 
@@ -176,15 +178,21 @@ def describe_object(name: str, access: Access, clock: Clock = REAL_CLOCK) -> Obj
         SyncError: the org cannot be asked, or has no such object that we may see.
     """
     with closing(Org(access, clock)) as org, as_odd_answer(name, "Salesforce"):
-        shapes = Shapes(org.describe)
+        describe = cache(org.describe)
+        shapes = Shapes(describe)
         shape = shapes.of(name)
         own = [one for one in shape.fields.values() if one.path not in _BOOKKEEPING and one.kind not in _NO_CELLS]
         above = [f"{parent}.Name" for parent, objects in shape.parents.values() if parent.endswith("__r") and len(objects) == 1]
         named = [path for path in above[:_MOST_PARENTS] if shapes.find(shape, path)]
         paths = (*(one.path for one in own), *named)
         lists = tuple(one.path for one in own if one.kind == "multipicklist")
+        choices = {
+            one["name"]: tuple(choice["value"] for choice in one["picklistValues"] if choice.get("active"))
+            for one in describe(name)["fields"]
+            if one.get("picklistValues")
+        }
         changed = next((field for field in ("SystemModstamp", "LastModifiedDate") if field.lower() in shape.fields), "")
-        return ObjectFields(shape.name, paths[:_MOST_FIELDS], max(0, len(paths) - _MOST_FIELDS), lists, changed)
+        return ObjectFields(shape.name, paths[:_MOST_FIELDS], max(0, len(paths) - _MOST_FIELDS), lists, choices, changed)
 
 
 def _selection(spec: SalesforceSource, asked: ColumnRequest, org: Org) -> Selection:

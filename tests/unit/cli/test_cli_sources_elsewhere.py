@@ -166,18 +166,14 @@ def test_an_object_is_drafted_by_the_fields_that_its_org_describes(desk: Desk, p
         }
         for number, (first, last) in enumerate(days, start=1)
     ]
-    places.org.add(SObject("Campaign", CAMPAIGN, records=records))
+    places.org.add(SObject("Campaign", CAMPAIGN, records=records, choices={"Topics__c": ["Dance", "Film", "Music"]}))
     feed = drafted(desk, "salesforce:Campaign", "--zone", "Europe/Lisbon")
     source = {"kind": "salesforce", "object": "Campaign", "incremental": {"by": "SystemModstamp"}}
     assert (feed["source"], feed["key"]) == ({**source, "required": ["Id", "Name", "StartDate"]}, ["Id"])
     assert [feed["let"][name]["from"] for name in ("starts", "ends")] == ["StartDate", "EndDate"]
     genres = feed["event"]["classifications"]
     (split, mapped), column = genres["do"], genres["from"]
-    assert (column, split, set(mapped["map"])) == (
-        "Topics__c",
-        {"split": ";"},
-        {"Music", "Dance"},
-    )
+    assert (column, split, set(mapped["map"])) == ("Topics__c", {"split": ";"}, {"Music", "Dance", "Film"})
     rows = desk.told("preview", "drafted")["rows"]
     assert [row["event"]["endAt"][:10] for row in rows if "endAt" in row.get("event", {})] == ["2031-05-04", "2031-06-22"]
     feed = drafted(desk, "salesforce:Session__c")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
@@ -25,7 +26,7 @@ from mappings.compiler.expand import (
     is_of_item,
 )
 from mappings.compiler.payload import Payload, ReadKey, Validator, compile_key
-from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
+from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping, left_out
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.event import Directory
@@ -86,16 +87,22 @@ def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | No
                 found.expansions.append(Expansion(compile_explosion(compiler, rule.explode)))
             case spec.Recur():
                 found.days = _run_days(mapping, as_of)
-                found.expansions.append(Expansion(compile_recurrence(compiler, rule.recur, loc, found.days, first_day)))
+                expand = compile_recurrence(compiler, rule.recur, loc, found.days, first_day)
+                if compiler.watch is not None:
+                    expand = _reported_days(expand, found.days, position + 1, compiler.watch)
+                found.expansions.append(Expansion(expand))
             case spec.Group():
                 found.join = _compile_grouping(compiler, rule.group, mapping.event, loc)
             case spec.Duplicates():
                 found.join = compile_choice(compiler, rule.duplicates, loc)
             case spec.WindowRule():
-                found.window = None if as_of is None else CompiledWindow(rule.window, position + 1, as_of)
+                found.window = None if as_of is None else CompiledWindow(rule.window, position + 1, as_of, compiler.watch)
             case _:
                 rules = found.expansions[-1].rules if found.expansions else found.rules
-                rules.append((position + 1, _compile_rule(compiler, rule, loc)))
+                leave_out = _compile_rule(compiler, rule, loc)
+                if compiler.watch is not None:
+                    leave_out = _reported(leave_out, rule, position + 1, compiler.watch)
+                rules.append((position + 1, leave_out))
     return found
 
 
@@ -127,6 +134,42 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
             return cancel
         case spec.Assert():
             return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
+
+
+def _reported(
+    leave_out: LeaveOut, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, place: int, watch: Watch
+) -> LeaveOut:
+    """Return the same rule, each use of which is reported."""
+    name = next(iter(type(rule).model_fields))
+    spelt = f"{type(rule).__name__.lower()} {getattr(rule, name)}"
+
+    def reported(row: RowState) -> str:
+        before = row.cancelled
+        label = leave_out(row)
+        if not isinstance(rule, spec.Assert):  # what that demands is in its condition
+            called_off = "" if before else row.cancelled
+            watch(f"rule {place}", spelt, None, left_out(label or called_off))
+        return label
+
+    return reported
+
+
+def _reported_days(expand: Expand, days: RunDays, place: int, watch: Watch) -> Expand:
+    """Return the same recurrence, each use of which is reported with the days that the run looks at."""
+
+    def reported(row: RowState) -> list[RowState]:
+        events = expand(row)
+        label = next((event.label for event in events), "")
+        if not row.is_refused:
+            watch(
+                f"rule {place}",
+                "recur",
+                {"from": days.first, "to": days.last},
+                left_out(label) if label else [one.day for one in events],
+            )
+        return events
+
+    return reported
 
 
 def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
@@ -167,13 +210,20 @@ def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
     if as_of is None:
         return RunDays()
     recur, window = mapping.rule(spec.Recur), mapping.rule(spec.WindowRule)
-    named = mapping.event.root.get("timezone")
-    zone = (find_zone(named) if isinstance(named, str) else None) or UTC
+    zone = zone_of_events(mapping) or as_of.tzinfo
     horizon = None if recur is None else recur.recur.horizon
     is_past_skipped = window is not None and window.window.past == "skip"
     first = (as_of - _LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
     last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
     return RunDays(as_of.astimezone(zone).date(), first, last)
+
+
+def zone_of_events(mapping: FeedMapping) -> ZoneInfo | None:
+    """Return the zone that the file names for all of its events, None where it names none."""
+    named: object = mapping.event.root.get("timezone")
+    if isinstance(named, str) and named.startswith("$"):
+        named = mapping.let.get(named[1:])
+    return find_zone(named) if isinstance(named, str) else None
 
 
 def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
@@ -364,6 +414,8 @@ class RowMapper:
 def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> RowMapper:
     """Compile a mapping for a run that starts at the aware moment `as_of` (needed by feeds with a window or a horizon).
 
+    Where the file names no zone, the day of the run is the one in the zone of `as_of`.
+
     Raises:
         ConfigError: a channel that the key does not have, or a window without the moment of the run.
     """
@@ -447,7 +499,9 @@ def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """One step of one value. `field` is the payload's path, or `$name` for a named value; `refused` says why, if it did."""
+    """One step of one value, or one condition. `field` is the payload's path, `$name` for a named value, or `rule N` for a rule
+    under `rows:`; `refused` says why, if it did.
+    """
 
     field: str
     step: str

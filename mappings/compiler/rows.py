@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Protocol
 
-from mappings.compiler.base import Compiler, Getter, RowState, as_list
+from mappings.compiler.base import Compiler, Getter, RowState, Watch, as_list
 from mappings.errors import ConfigError
 from mappings.outcome import OVER, TOO_FAR, Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, ValuePosition
@@ -29,11 +29,12 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 
 @dataclass(frozen=True, slots=True)
 class CompiledWindow:
-    """A window as seen from the aware moment `as_of`; `place` is the rule's under `rows:`, from 1."""
+    """A window as seen from the aware moment `as_of`, reported to `watch`; `place` is the rule's under `rows:`, from 1."""
 
     span: spec.WindowSpan
     place: int
     as_of: datetime
+    watch: Watch | None = None
 
     @property
     def reads(self) -> frozenset[str]:
@@ -47,6 +48,13 @@ class CompiledWindow:
         Raises:
             Refusal: the event is longer than wanted.
         """
+        label = self._outside(payload)
+        if self.watch is not None:
+            times = {name: payload[name] for name in ("startAt", "endAt") if name in payload}
+            self.watch(f"rule {self.place}", "window", times | {"as of": self.as_of.replace(microsecond=0)}, left_out(label))
+        return label
+
+    def _outside(self, payload: dict[str, Any]) -> str:
         span, start = self.span, _moment(payload.get("startAt"))
         end = _moment(payload["endAt"]) if "endAt" in payload and "endAt" in self.reads else start
         if start is None or end is None:
@@ -63,6 +71,11 @@ class CompiledWindow:
         found = f"{length.days} days" if length.days else _hours(length)
         longest = _hours(span.longest) if span.longest.seconds else f"{span.longest.days} days"
         raise Refusal(ReasonCode.ASSERTION, f"at most {longest} from start to end would be accepted", found=found)
+
+
+def left_out(label: str) -> str:
+    """Say what a rule made of a row, by the label that it gave it."""
+    return f"left out: {label}" if label else "goes on"
 
 
 def _hours(length: timedelta) -> str:

@@ -21,6 +21,7 @@ from mappings.compiler.base import (
     Holds,
     RowState,
     ValueCompiler,
+    Watch,
     combined,
     compile_policy,
     first_column,
@@ -49,7 +50,37 @@ Check = Callable[[Any, RowState], bool]
 
 
 def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
-    """Return the function that decides a condition for a row."""
+    """Return the function that decides a condition for a row; each use is reported to the compiler's `watch`."""
+    holds = _compile_condition(compiler, condition, loc)
+    if compiler.watch is None or not isinstance(condition, spec.Test):
+        return holds
+    return _reported(compiler, condition, loc, holds, compiler.watch)
+
+
+def _reported(compiler: Compiler, test: spec.Test, loc: Loc, holds: Holds, watch: Watch) -> Holds:
+    """Return the same test, each use of which is reported with the values that it sees."""
+    field = f"rule {int(loc[1]) + 1}" if loc[0] == "rows" else f"${loc[1]}" if loc[0] == "let" else str(loc[1])
+    names = [name for name in (test.value, test.equals, test.before, test.after) if name and is_reference(name)]
+    seen = {name: lenient(compiler.operand(name, ValuePosition(loc)).get) for name in names}
+    if test.column:
+        seen = {test.column: compiler.column(test.column).get, **seen}
+
+    def reported(row: RowState) -> bool:
+        values: Any = None
+        try:
+            found = {name: get(row) for name, get in seen.items()}
+            values = found if len(found) > 1 else next(iter(found.values()))
+            is_so = holds(row)
+        except Refusal as refusal:
+            watch(field, str(test), values, refusal)
+            raise
+        watch(field, str(test), values, "yes" if is_so else "no")
+        return is_so
+
+    return reported
+
+
+def _compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
     match condition:
         case spec.All():
             parts = [compile_condition(compiler, part, (*loc, "all", place)) for place, part in enumerate(condition.all)]

@@ -99,6 +99,10 @@ class Test(Strict):
         """The tests that are named."""
         return tuple(name for name in _FIELDS if getattr(self, name) is not None)
 
+    def __str__(self) -> str:
+        spelt = (f"{type(self).model_fields[name].alias or name} {_spelt(getattr(self, name))}" for name in self.tests)
+        return f"{self.column or self.value} {' and '.join(spelt)}"
+
     def check(self) -> None:
         if (self.column is None) == (self.value is None):
             raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
@@ -121,17 +125,34 @@ class All(Strict):
 
     all: tuple[Condition, ...] = Field(min_length=1)
 
+    def __str__(self) -> str:
+        return f"all of ({'; '.join(map(str, self.all))})"
+
 
 class Any(Strict):
     """At least one of several conditions holds."""
 
     any: tuple[Condition, ...] = Field(min_length=1)
 
+    def __str__(self) -> str:
+        return f"any of ({'; '.join(map(str, self.any))})"
+
 
 class Not(Strict):
     """A condition does not hold."""
 
     negated: Condition = Field(alias="not")
+
+    def __str__(self) -> str:
+        return f"not ({self.negated})"
+
+
+def _spelt(wanted: object) -> str:
+    """Write what a test wants as a mapping file does: texts in quotes, but for names and words of the language."""
+    if isinstance(wanted, tuple):
+        return f"[{', '.join(map(_spelt, wanted))}]"
+    is_plain = not isinstance(wanted, str) or wanted.startswith("$") or wanted in {"present", "missing"}
+    return str(wanted) if is_plain else f'"{wanted}"'
 
 
 def _kind_of_condition(value: object) -> str:

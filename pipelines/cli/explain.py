@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
+from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
     from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed, explain_row
-    from mappings.errors import ConfigError
-    from mappings.outcome import SourceRow, if_unknown
+    from mappings.compiler.rows import left_out
+    from mappings.delivery import split_destination
+    from mappings.errors import ConfigError, FileProblem
+    from mappings.outcome import Absorbed, MappedRow, RowOutcome, Skipped, SourceRow
+    from mappings.positions import locate
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, RowKey
-    from pipelines.cli.feed_files import named_mapping
+    from mappings.spec.feed import FeedMapping
+    from mappings.spec.rules import Duplicates, Group
+    from mappings.yaml.loader import document_of
+    from pipelines.cli.feed_files import named_mapping, shown_path
     from pipelines.cli.output.console import Output, Progress, document_from
-    from pipelines.cli.preview import Outcome, describe_outcome
+    from pipelines.cli.preview import (
+        FirstRun,
+        Foreseen,
+        Held,
+        OtherRow,
+        Outcome,
+        RuleSeen,
+        describe_outcome,
+        likeness,
+        show_basis,
+    )
     from pipelines.cli.rows import Entry, entry_of
     from pipelines.cli.service_lists import known_lists
-    from pipelines.cli.state_reader import open_state, typed_key
+    from pipelines.cli.state_reader import StateReader, open_state, typed_key
     from pipelines.clock import now
+    from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
+    from state.enums import EntryState
+    from state.ledger.standing import FeedScope, RowRecord
     from state.queries import RowFilter
 
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
 
-def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
+def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = False) -> int:
     """Show what each step of the mapping makes of one row, and what becomes of it.
 
     For example:
@@ -42,36 +62,39 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         # A place copied from a list of rejections
         eventsync explain drafts/lisbon.yaml agenda.csv:17
 
-    For each field: the raw cell, what goes into each step and what comes out, the step that refused it and why, the rule
-    that leaves the row out; then the event as it would be sent, and what the ledger knows of it. Nothing is written or
-    sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is no such row.
+    For each field: the raw cell, what goes into each step and what comes out, the step that refused it and why; for each
+    rule its condition with what it found. Then the event as it would be sent, or the rule that leaves the row out, or the
+    other row that a duplicate or held row resembles; and what the ledger knows of it. The source is read to its end,
+    nothing is written or sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is
+    no such row.
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
+    known = known_lists(settings, mapping)
+    moment = as_of_moment(as_of, mapping) if as_of else None
+    mapper = compile_feed(mapping, known.directory, moment or now())
+    first_run = FirstRun()
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-        found = _find(mapping.feed, source, mapper, row, bar)
-    explanation = explain_row(mapping, known.directory, found, now())
-    keys = {outcome.row_key for outcome in explanation.outcomes}
+        found, outcomes = _find(mapping.feed, source, mapper, row, bar, first_run)
+    steps = explain_row(mapping, known.directory, found, moment or now()).steps
     with open_state() as reader:
-        wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
-        records = [
-            record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)
-        ]
-        entries = [entry_of(record, mapping.feed) for record in records]
-    sent = {entry["row_key"] for entry in entries}
-    described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
+        keys = sorted({outcome.row_key for outcome, _ in outcomes})
+        records = [record for key in keys for record in _records(reader, reader.scopes_of(mapping.feed), key)]
+        entries, known_rows = [entry_of(record, mapping.feed) for record in records], {one.row_key: one for one in records}
+        described = []
+        for outcome, foreseen in outcomes:
+            became = _as_known(outcome, first_run.in_the_end(foreseen), known_rows.get(outcome.row_key))
+            other = _known_other(reader, mapping.feed, became, known_rows.get(outcome.row_key), first_run.other(became))
+            described.append(describe_outcome(became, _rule_seen(mapping, steps, became), other))
     documents = [document for document, _ in described]
-    of_row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
+    of_row = {"as_of": moment, "place": found.location.place, "cells": found.cells, "steps": steps}
     output.document(document_from(Explained, known, feed=mapping.feed, **of_row, outcomes=documents, ledger=entries))
     if as_json:
         return 0
-    if known.sentence:
-        output.note(f"{known.sentence}\n")
+    show_basis(output, known, moment)
     columns = ("field", "step", "goes in", "comes out")
-    output.table(f"{found.location}, step by step", columns, _lines(explanation.steps))
+    output.table(f"{found.location}, step by step", columns, _lines(steps))
     output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
@@ -83,11 +106,16 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
 
 
 class Explained(TypedDict):
-    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it."""
+    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it.
+
+    `to_fill_in`, `as_of`: as in the document of `preview`.
+    """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    to_fill_in: Sequence[FileProblem]
+    as_of: datetime | None
     place: str
     cells: Mapping[str, str]
     steps: Sequence[TracedStep]
@@ -99,25 +127,113 @@ _KEPT_KEYS = 50_000
 _LONGEST = 300
 
 
-def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Progress) -> SourceRow:
-    """Return the row that a person means: by place, by key, else by number."""
-    numbered: SourceRow | None = None
+def _find(
+    feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Progress, first_run: FirstRun
+) -> tuple[SourceRow, list[tuple[RowOutcome, Foreseen]]]:
+    """Return the row that a person means, by place, by key, else by number; what becomes of it by itself, and in a first run.
+
+    The source is read to its end: any other row may be of the same key, or look like it.
+    """
+    exact, numbered = list[SourceRow](), list[SourceRow]()
     keys: dict[RowKey, None] = {}
-    wanted = typed_key(word)
-    with source.read() as reading:
-        for row in reading.rows:
+    wanted, number = typed_key(word), word.lstrip("#:")
+
+    def compared(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        for row in rows:
             bar.advance()
-            seen = mapper.key_and_digest(row)
-            if row.location.place == word or (seen is not None and seen[0] == wanted):
-                return row
-            if str(row.location.number) == word.lstrip("#:"):
-                numbered = row
-            if seen is not None and len(keys) < _KEPT_KEYS:
-                keys[seen[0]] = None
-    if numbered is None:
+            key = mapper.key_of(row)
+            if not exact and (row.location.place == word or (key and key == wanted)):
+                exact.append(row)
+            elif not numbered and str(row.location.number) == number:
+                numbered.append(row)
+            if key and len(keys) < _KEPT_KEYS:
+                keys[key] = None
+            yield row
+
+    became: list[tuple[RowOutcome, Foreseen]] = []
+    with source.read() as reading:
+        for outcome in mapper.over(compared(reading.rows)):
+            foreseen, _ = first_run.take(outcome)
+            if any(row.location == outcome.location for row in (*exact, *numbered)):
+                became.append((outcome, foreseen))
+    if not exact and not numbered:
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
-    return numbered
+    (found, *_) = exact or numbered
+    return found, [one for one in became if one[0].location == found.location]
+
+
+def _records(reader: StateReader, scopes: Iterable[FeedScope], key: RowKey) -> Iterator[RowRecord]:
+    for scope in scopes if key else ():
+        yield from reader.queries.rows(scope, RowFilter(row_key=key))
+
+
+def _as_known(outcome: RowOutcome, foreseen: Foreseen, record: RowRecord | None) -> Foreseen:
+    """Return what becomes of a row that the ledger may know: it is held as before, or compared wherever the window is."""
+    if record is None or not isinstance(outcome, MappedRow) or not isinstance(foreseen, MappedRow | Held | Skipped):
+        return foreseen
+    if record.state is EntryState.HELD and record.candidate:
+        return Held(outcome.location, outcome.row_key, record.candidate.row_key, outcome.part, outcome.body)
+    return outcome
+
+
+def _known_other(
+    reader: StateReader, feed: FeedName, became: Foreseen, record: RowRecord | None, other: OtherRow | None
+) -> OtherRow | None:
+    """Return the other row with what the ledger has of it; of a held row, the entry that it is held for."""
+    if not isinstance(became, Held | Absorbed):
+        return None
+    of_feed, key, scopes = feed, became.row_key, reader.scopes_of(feed)
+    if isinstance(became, Held):
+        key = became.original_key
+    if record and record.candidate:
+        of_feed, namespace = FeedName(record.candidate.feed) or feed, record.candidate.namespace
+        scopes = reader.scopes_of(of_feed)
+        if namespace:
+            scopes = tuple(
+                one for one in reader.queries.known(feed=of_feed) if split_destination(one.destination)[1] == namespace
+            )
+    known = next(_records(reader, scopes, key), None)
+    if known is None:
+        return other
+    alike = other["alike"] if other else {}
+    if isinstance(became, Held):
+        theirs = likeness(known.event)
+        alike = {name: value for name, value in became.alike.items() if theirs.get(name) == value}
+    place = other["place"] if other and of_feed == feed else known.origin
+    state, of_other = known.state.value, "" if of_feed == feed else of_feed
+    return OtherRow(place=place, row_key=key, feed=of_other, state=state, event_id=known.event_id, alike=alike)
+
+
+def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Foreseen) -> RuleSeen | None:
+    """Return the rule that left a row out, or went by its key, with the conditions that it asked; None where no rule did."""
+    place, spelt, label = 0, "", ""
+    match became:
+        case Skipped():
+            place, label = became.rule, became.because
+        case MappedRow():
+            label = became.outside
+        case Absorbed():
+            rule = mapping.rule(Duplicates) or mapping.rule(Group)
+            place = mapping.rows.index(rule) + 1 if rule else 0
+            spelt = type(rule).__name__.lower() if rule else ""
+        case _:
+            pass
+    for step in steps if label else ():
+        number = step.field.removeprefix("rule ")
+        if step.comes_out == left_out(label) and number.isdigit() and place in {0, int(number)}:
+            place, spelt = int(number), step.step
+    if not place:
+        return None
+    line, column, _ = locate(document_of(mapping.path), ("rows", place - 1))[0]
+    tests, asked = list[TracedStep](), list[TracedStep]()
+    for step in steps:  # of a row of several events, only those that are left out
+        if step.field == f"rule {place}":
+            asked.append(step)
+            if step.step == spelt:
+                tests += (asked[:-1] or asked) if step.comes_out == left_out(label) else ()
+                asked = []
+    return RuleSeen(place=place, at=f"{shown_path(mapping.path)}:{line}:{column}", rule=spelt, tests=tests)
 
 
 def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, ...]]:

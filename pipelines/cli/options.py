@@ -118,4 +118,13 @@ Accept = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")]
 NoDagster = Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="DATE",
+        help="Pretend that the run starts then: the begin of a day, in the zone of the feed's events (else of its schedule, else"
+        " UTC), or a moment such as 2026-05-01T18:00.",
+    ),
+]
 DemoFolder = Annotated[Path, typer.Option("--folder", help="Where the demo keeps its state; emptied first.")]

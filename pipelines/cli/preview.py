@@ -6,17 +6,19 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Literal, NotRequired
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
+from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
-    from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed
+    from mappings.errors import FileProblem
     from mappings.outcome import (
         Absorbed,
         Absorption,
@@ -36,9 +38,10 @@ if IS_WORKING:
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
     from pipelines.cli.run_report import Misses, Unmapped, unmapped_table
-    from pipelines.cli.service_lists import known_lists
+    from pipelines.cli.service_lists import ResolvedLists, known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
+    from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
     from state.ledger.stage import too_long_key
 
@@ -50,6 +53,7 @@ def preview(
     rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
     only: Annotated[OutcomeKind | None, typer.Option("--only", help="Show only rows that become this.")] = None,
     read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
+    as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> int:
     """Read the source and show what becomes of its rows; nothing is written or sent.
@@ -73,8 +77,9 @@ def preview(
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
+    known = known_lists(settings, mapping)
+    moment = as_of_moment(as_of, mapping) if as_of else None
+    mapper = compile_feed(mapping, known.directory, moment or now())
     first_run = FirstRun()
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with output.progress(f"reading {mapping.feed}") as bar, source.read() as reading:
@@ -88,20 +93,32 @@ def preview(
     account = first_run.account(is_whole=read_all or is_at_end)
     with open_state() as reader:
         estranged = reader.estranged(mapping.feed)
-    described = list(map(describe_outcome, first))
+    described = [describe_outcome(outcome, other=first_run.other(outcome)) for outcome in first]
     documents = [document for document, _ in described]
-    output.document(document_from(Preview, known, feed=mapping.feed, rows=documents, account=account, estranged=estranged))
+    parts = {"rows": documents, "account": account, "estranged": estranged}
+    output.document(document_from(Preview, known, feed=mapping.feed, as_of=moment, **parts))
     if as_json:
         return 0
-    output.note(*filter(None, [known.sentence and f"{known.sentence}\n"]), *(text for _, text in described))
+    show_basis(output, known, moment)
+    output.note(*(text for _, text in described))
     _show_account(output, account)
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
     output.note(*estranged)
     return 0
 
 
+def show_basis(output: Output, known: ResolvedLists, moment: datetime | None) -> None:
+    """Print what people have to know about what they see: without which lists, what is still open, and as of when."""
+    as_of = [f"as of {moment:%Y-%m-%d %H:%M %Z}"] if moment else []
+    if sentences := (*known.sentences, *as_of):
+        output.note(*sentences, "")
+
+
 class Outcome(TypedDict):
-    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one."""
+    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one.
+
+    `rule`: what left it out; `other`: the row that it is a copy of, or that is used in its place.
+    """
 
     place: str
     row_key: str
@@ -113,6 +130,28 @@ class Outcome(TypedDict):
     skipped: NotRequired[str]
     absorbed: NotRequired[Absorption]
     gone: NotRequired[bool]
+    rule: NotRequired[RuleSeen]
+    other: NotRequired[OtherRow]
+
+
+class RuleSeen(TypedDict):
+    """A rule under `rows:`, its `place` from 1, where it stands in which file, and the conditions that it asked of the row."""
+
+    place: int
+    at: str
+    rule: str
+    tests: Sequence[TracedStep]
+
+
+class OtherRow(TypedDict):
+    """Another row of the source, or entry of the ledger; `feed` is "" for the row's own. `alike`: the values that both have."""
+
+    place: str
+    row_key: str
+    feed: str
+    state: str
+    event_id: int | None
+    alike: Mapping[str, Any]
 
 
 class PreviewAccount(TypedDict):
@@ -133,11 +172,15 @@ class PreviewAccount(TypedDict):
 
 
 class Preview(TypedDict):
-    """The rows asked for, and what a run would make of them. `estranged`: as in the document of `status`."""
+    """The rows asked for, and what a run would make of them, `as_of` the moment that was asked for, null where none was.
+    `to_fill_in`: places of the mapping file where `fill-in` stands. `estranged`: as in the document of `status`.
+    """
 
     feed: str
     lists: Literal["live", "offline"]
     why_offline: str
+    to_fill_in: Sequence[FileProblem]
+    as_of: datetime | None
     rows: Sequence[Outcome]
     account: PreviewAccount
     estranged: tuple[str, ...]
@@ -145,12 +188,18 @@ class Preview(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row that a run would hold: it looks like a copy of the row with the key `original_key`."""
+    """A row that a run would hold: it looks like a copy of the row with the key `original_key`; `body`: its event."""
 
     location: RowLocation
     row_key: RowKey
     original_key: RowKey
     part: Part
+    body: bytes
+
+    @property
+    def alike(self) -> dict[str, Any]:
+        """By what it resembles the other row."""
+        return likeness(json.loads(self.body))
 
 
 if IS_WORKING:
@@ -174,10 +223,13 @@ class FirstRun:
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
+    _used: dict[RowKey, RowLocation] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
         """Count the next row; return what becomes of it, and of the earlier row that is no event any more because of it."""
         foreseen, contradicted = self._foresee(if_unknown(outcome))
+        if not isinstance(foreseen, Absorbed | Held):
+            self._used.setdefault(foreseen.row_key, foreseen.location)
         self.counts.update(["expanded" if foreseen.part.is_further else "read", _kind_of(foreseen)])
         match foreseen:
             case MappedRow():
@@ -207,7 +259,7 @@ class FirstRun:
                 return rejection, None
             original = self._originals.setdefault(row.duplicate_digest, key)
             if original != key:
-                return Held(row.location, key, original, row.part), None
+                return Held(row.location, key, original, row.part, row.body), None
             self._first[key] = replace(row, body=b"", cells={})
             return row, None
         if row.fingerprint == first.fingerprint and not is_contradicted:
@@ -222,6 +274,18 @@ class FirstRun:
             return outcome
         return replace(contradicted, cells=outcome.cells, part=outcome.part)
 
+    def other(self, outcome: Foreseen) -> OtherRow | None:
+        """Return the row that an outcome is a copy of, or that is used in its place; None where there is none, or not yet."""
+        if not isinstance(outcome, Held | Absorbed):
+            return None
+        key, alike = (
+            (outcome.original_key, outcome.alike)
+            if isinstance(outcome, Held)
+            else (outcome.row_key, {"row key": outcome.row_key})
+        )
+        used = self._used.get(key)
+        return OtherRow(place=used.place, row_key=key, feed="", state="", event_id=None, alike=alike) if used else None
+
     def account(self, *, is_whole: bool) -> PreviewAccount:
         """Return it as scripts read it."""
         skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
@@ -231,6 +295,13 @@ class FirstRun:
 
 
 _COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
+
+
+def likeness(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by which an event resembles another one: channel, title, start and place."""
+    city = event.get("approxLocation", {}).get("city", {})
+    values = {name: event.get(name) for name in ("channelId", "title", "startAt", "locationName")}
+    return {name: value for name, value in {**values, "placeId": city.get("placeId")}.items() if value is not None}
 
 
 def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
@@ -286,8 +357,11 @@ def _kind_of(outcome: Foreseen) -> OutcomeKind:
     return _KINDS.get(type(outcome), "skipped")
 
 
-def describe_outcome(outcome: Foreseen) -> tuple[Outcome, str]:
-    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label."""
+def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: OtherRow | None = None) -> tuple[Outcome, str]:
+    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label.
+
+    `rule`: what left the row out; `other`: the row that it is a copy of, or that is used in its place.
+    """
     document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
     key, lines = outcome.row_key, list[str]()
     match outcome:
@@ -314,6 +388,20 @@ def describe_outcome(outcome: Foreseen) -> tuple[Outcome, str]:
         case Gone():
             document["gone"] = True
             head = f"gone: its source says that {key or 'the row'} was deleted"
+    if rule:
+        document["rule"] = rule
+        lines.append(f"rule {rule['place']} ({rule['at']}): {rule['rule']}")
+        lines += [f"  {test.step}: {test.refused or test.comes_out}, found {test.goes_in!r}" for test in rule["tests"]]
+    if other:
+        document["other"] = other
+        event = "" if other["event_id"] is None else f", event {other['event_id']}"
+        named = (
+            f"key {other['row_key']}",
+            other["feed"] and f"feed {other['feed']}",
+            other["state"] and f"{other['state']}{event}",
+        )
+        lines.append(f"the other row: {', '.join(filter(None, (other['place'], *named)))}")
+        lines.append(f"alike: {', '.join(f'{name} {value}' for name, value in other['alike'].items())}")
     return document, "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
 
 

@@ -10,19 +10,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, NotRequired
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, FeedNames, NoDagster, Wait
+from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, AsOf, FeedNames, NoDagster, Wait
 
 if IS_WORKING:
     import httpx
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+    from connectors.addresses import is_loopback
     from mappings.errors import ConfigError, MappingFileError, SyncError
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
@@ -47,7 +51,7 @@ if IS_WORKING:
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
     from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
-    from pipelines.run.options import BRAKE_TEXTS, RunOptions
+    from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
     from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of
     from pipelines.run.publish import PublishReport, outcome_of_publish
     from pipelines.run.service import require_service
@@ -81,6 +85,7 @@ def run(  # the options of the surface
     full: Annotated[
         bool, typer.Option("--full", help="Read the source from its start, also where only what changed would be read.")
     ] = False,
+    as_of: AsOf = None,
     wait: Wait = False,
     no_dagster: NoDagster = False,
     as_json: AsJson = False,
@@ -101,6 +106,10 @@ def run(  # the options of the surface
         eventsync run crm-events --full
         # The good rows, in spite of a brake
         eventsync run lisbon-agenda --accept rejected
+        # What a run of last spring would have done with an old file
+        eventsync run lisbon-agenda --dry-run --as-of 2026-04-01
+
+    Without --dry-run, --as-of is for a service on this machine, such as the sandbox; Dagster does not take part.
 
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
@@ -121,10 +130,13 @@ def run(  # the options of the surface
                 if feeds and all_feeds:
                     raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
                 require_service(settings)
+                if as_of:
+                    _check_as_of(settings, mappings, as_of, options, is_rehearsal=dry_run)
             if dry_run:
-                return rehearse_feeds(settings, mappings, options, output)
+                return rehearse_feeds(settings, mappings, options, output, as_of)
             notify_before(settings, mappings)
-            for report in Launcher(settings, options, output).run(mappings, uses_dagster=not no_dagster):
+            launcher = Launcher(settings, options, output, as_of=as_of)
+            for report in launcher.run(mappings, uses_dagster=not (no_dagster or as_of)):
                 reports.append(report)
                 if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
                     break
@@ -178,6 +190,24 @@ class Rehearsals(TypedDict):
     """What runs would do; nothing was written or sent."""
 
     rehearsals: Sequence[Rehearsal]
+
+
+def _check_as_of(
+    settings: Settings, feeds: Sequence[FeedMapping], as_of: str, options: RunOptions, *, is_rehearsal: bool
+) -> None:
+    """Refuse a day that cannot be read, and one that events at a real service would be judged by.
+
+    Raises:
+        ConfigError: it cannot be as of then.
+    """
+    for mapping in feeds:
+        as_of_moment(as_of, mapping)
+    if options.publish_only:
+        raise ConfigError("--as-of means nothing with --publish-only: no row is read", hint="leave out one of them")
+    if not is_rehearsal and not is_loopback(urlsplit(settings.base_url).hostname or ""):
+        message = f"--as-of sends events by the calendar of another day, and {settings.base_url} is not on this machine"
+        hint = "add --dry-run, which sends nothing; or point EVENT_API_BASE_URL to a sandbox (`eventsync sandbox`)"
+        raise ConfigError(message, hint=hint)
 
 
 def options_of(*, accept: Sequence[str] | None, keys: str | None = None, **others: object) -> RunOptions:
@@ -242,7 +272,7 @@ def notify_after(
 class Launcher:
     """Launches runs of feeds, one behind another, and reports each.
 
-    `title`: what stands beside the bar of the engine, the feed's name without it.
+    `title`: what stands beside the bar of the engine, the feed's name without it. `as_of`: the engine judges rows as of then.
     """
 
     settings: Settings
@@ -250,6 +280,7 @@ class Launcher:
     output: Output
     launched_by: str = "cli"
     title: str = ""
+    as_of: str | None = None
 
     def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
         """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
@@ -288,7 +319,8 @@ class Launcher:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)
         with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
             watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
-            result = FeedRun(context, mapping, identity, self.options, watcher).run()
+            as_of = as_of_moment(self.as_of, mapping) if self.as_of else None
+            result = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
             return report_of(context, mapping.feed, run_id, result.outcome)
 
     def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
@@ -324,7 +356,9 @@ _REHEARSED = "a rehearsal"
 """Who launched a run that only rehearses."""
 
 
-def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
+def rehearse_feeds(
+    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, as_of: str | None = None
+) -> int:
     """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
 
     5: a brake would stop it. What depends on the service's answers to events is not known.
@@ -332,17 +366,20 @@ def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
     rehearsals = []
     for mapping in feeds:
         with output.progress(f"rehearsing {mapping.feed}") as bar:
-            rehearsals.append(_rehearse(settings, mapping, options, bar))
+            clock = partial(as_of_moment, as_of, mapping) if as_of else now
+            rehearsals.append(_rehearse(settings, mapping, options, bar, clock))
         if is_stop_asked():
             break
     output.document(Rehearsals(rehearsals=rehearsals))
     for rehearsal in rehearsals:
         _show_rehearsal(output, rehearsal)
-    output.note("a rehearsal: nothing was written or sent")
+    output.note(f"a rehearsal{f' as of {as_of}' if as_of else ''}: nothing was written or sent")
     return worst({rehearsal["exit_code"] for rehearsal in rehearsals})
 
 
-def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+def _rehearse(
+    settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress, clock: Callable[[], datetime]
+) -> Rehearsal:
     feed = mapping.feed
     try:
         with (
@@ -350,7 +387,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             existing_database(settings.state_url) as engine,
             rehearsal_copy(engine, settings.destination, feed) as copy,
         ):
-            context = RunContext(settings, copy)
+            context = RunContext(settings, copy, now=clock)
             outcome, staged = rehearse_stage(context, mapping, options, Watcher(read=bar.advance))
             if outcome.exit_code is not ExitCode.DONE or options.stage_only:
                 return _document(feed, outcome, staged)
@@ -359,7 +396,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             ended = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), mapping)
             if ended.exit_code is ExitCode.DONE:
                 ended = replace(ended, name=outcome.name)
-            (status,) = LedgerQueries(copy, now).status(destination=settings.destination, feed=feed)
+            (status,) = LedgerQueries(copy, clock).status(destination=settings.destination, feed=feed)
             return _document(feed, ended, staged, would_send=would_send, first=first, waiting=status.waiting)
     except BrakeError as closed:
         return _document(feed, outcome_of(closed), staged)

@@ -15,8 +15,11 @@ from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import open_http
 from connectors.rate_limit import RateLimiter
 from connectors.retry import RetryPolicy, Timing
-from mappings.errors import SyncError
+from mappings.errors import FileProblem, SyncError
 from mappings.event import Directory
+from mappings.lint.warnings import FILL_IN
+from mappings.spec.feed import FeedMapping
+from pipelines.cli.feed_files import shown_path
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 
@@ -81,10 +84,14 @@ async def _or_error(question: Awaitable[T]) -> T | SyncError:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLists:
-    """What mappings are resolved against, and why that is not what the service says, if it is not."""
+    """What a mapping is resolved against, and why that is not what the service says, if it is not.
+
+    `to_fill_in`: the places of the mapping file where `fill-in` stands, which is taken for a known slug.
+    """
 
     directory: Directory
     why_offline: str = ""
+    to_fill_in: tuple[FileProblem, ...] = ()
 
     @property
     def lists(self) -> Literal["live", "offline"]:
@@ -92,17 +99,23 @@ class ResolvedLists:
         return "offline" if self.why_offline else "live"
 
     @property
-    def sentence(self) -> str:
-        """What people have to know about what they see, "" if nothing."""
+    def sentences(self) -> tuple[str, ...]:
+        """What people have to know about what they see."""
         offline = f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
-        return offline if self.why_offline else ""
+        stands_in = f"until that is filled in, `{FILL_IN}` passes here for a known slug, and nothing can be sent"
+        return (*([offline] if self.why_offline else ()), *map(str, self.to_fill_in), *([stands_in] if self.to_fill_in else ()))
 
 
-def known_lists(settings: Settings) -> ResolvedLists:
+def known_lists(settings: Settings, mapping: FeedMapping) -> ResolvedLists:
     """Ask the service, if one is configured; one that does not answer is no error here, and its list accepts everything."""
+    is_open = (one for one in mapping.warnings if f'"{FILL_IN}"' in one.message)
+    to_fill_in = tuple(replace(one, path=shown_path(one.path)) for one in is_open)
     if not settings.base_url or not settings.api_key.get_secret_value():
-        return ResolvedLists(Directory(), "no service is configured")
+        return ResolvedLists(Directory(), "no service is configured", to_fill_in)
     answers = ask_service(settings)
     channels = None if isinstance(answers.channels, SyncError) else answers.channels
     slugs = None if isinstance(answers.classifications, SyncError) else answers.classifications.slugs
-    return ResolvedLists(Directory(channels, slugs), " ".join(str(answers.refusal).split()) if answers.refusal else "")
+    if to_fill_in:
+        channels, slugs = channels and {**channels, FILL_IN: 0}, slugs and slugs | {FILL_IN}
+    why_offline = " ".join(str(answers.refusal).split()) if answers.refusal else ""
+    return ResolvedLists(Directory(channels, slugs), why_offline, to_fill_in)

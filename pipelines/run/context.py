@@ -132,6 +132,7 @@ class RunContext:
     """The settings, the open state DB and the clock; `report` prints a sentence for the person who watches the run.
 
     `leaves_traces`: rows are written back into sheets, and snapshots of sources are stored; a dry run leaves nothing behind.
+    `as_of`: the moment by which rows are judged, where that is not the clock's: what is over, and what is within a horizon.
     """
 
     settings: Settings
@@ -141,6 +142,7 @@ class RunContext:
     leaves_traces: bool = False
     telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
+    as_of: datetime | None = None
 
     @property
     def notes(self) -> ServiceNotes:

@@ -177,7 +177,7 @@ class FeedRun:
                 return await ask_lists(api)
 
         lists = run_async(ask)
-        mapper = compile_feed(mapping, lists.directory, context.now())
+        mapper = compile_feed(mapping, lists.directory, context.as_of or context.now())
         change = ListMemory(context.notes).note(mapping, lists.classifications) if lists.classifications else ""
         notices = (change,) if change else ()
         self._warn(notices)
@@ -189,7 +189,8 @@ class FeedRun:
         advance = context.telemetry.reading(self.watcher.read)
         snapshot = partial(take_snapshot, mapping.source, folder) if context.leaves_traces else None
         run_id = self.identity.run_id
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
+        job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
+        return replace(job, as_of=context.as_of)
 
     def _publish(self, lease: LeaseKeeper) -> tuple[PublishReport, RunOutcome]:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id

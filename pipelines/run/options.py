@@ -6,12 +6,17 @@ What a feed asks of all its runs stands in its mapping file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from mappings.compiler.mapper import zone_of_events
+from mappings.errors import ConfigError
+from mappings.spec.feed import FeedMapping
 from mappings.strict import Strict
+from mappings.zones import find_zone
 
 BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
@@ -26,6 +31,27 @@ BRAKE_TEXTS: Mapping[BrakeName, str] = {
 By = Literal["cursor", "file", "event"]
 Advance = Callable[[int], None]
 """Called with the number of rows that were read, or settled."""
+
+
+def as_of_moment(text: str, mapping: FeedMapping) -> datetime:
+    """Return the moment at which a rehearsal of a feed pretends to start; of a day, its begin.
+
+    Without an offset the text is meant in the zone that the file names for all of its events, else in its schedule's, else UTC.
+
+    Raises:
+        ConfigError: the text is neither a day nor a moment, or lies further off than calendars can count from.
+    """
+    moment = None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+    if moment is None or not _EARLIEST <= moment.year <= _LATEST:
+        message = f"--as-of {text}: this is neither a day nor a moment from {_EARLIEST} to {_LATEST}"
+        raise ConfigError(message, hint="write 2026-05-01, or 2026-05-01T18:00")
+    scheduled = find_zone(mapping.schedule.timezone) if mapping.schedule else None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=zone_of_events(mapping) or scheduled or UTC)
+
+
+_EARLIEST, _LATEST = 1970, 2999
 
 
 class Window(Strict):

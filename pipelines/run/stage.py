@@ -242,7 +242,7 @@ class Staged:
 class StageJob:
     """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says.
 
-    `take_snapshot` shows whether the source is unchanged; None: every row is mapped.
+    `take_snapshot` shows whether the source is unchanged; None: every row is mapped. `as_of`: as in the run context.
     """
 
     run_id: str
@@ -256,6 +256,7 @@ class StageJob:
     plan: ReadPlan
     notices: tuple[str, ...] = ()
     take_snapshot: TakeSnapshot | None = None
+    as_of: datetime | None = None
 
     def policy(self, kind: ReadKind) -> StagePolicy:
         """Return how a read of this kind is recorded."""
@@ -266,6 +267,7 @@ class StageJob:
             drafts_only=self.options.status == "draft",
             accepted=self.options.accept,
             days=self.mapper.days,
+            as_of=self.as_of,
             kind=kind,
             row_parts=len(keys) if self.mapping.is_expanding else None,
             key_definition=_digest_of(json.dumps([part.column for part in keys]), 16),

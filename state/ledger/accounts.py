@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -363,7 +364,8 @@ class StagePolicy:
     entries are held. `drafts_only`: all that this read pins is a draft. `accepted`: the brakes that this run may pass.
     `days`: the first and the last ISO day of recurring events of which this read says anything; None where no event recurs.
     `row_parts`: of how many parts a row's own key is, where a row may stand for several events whose keys begin with it; None: a
-    row is an event. `key_definition`: what makes the feed's keys, "" where that is not compared.
+    row is an event. `key_definition`: what makes the feed's keys, "" where that is not compared. `as_of`: the moment by which
+    events are over, where that is not the clock's.
     """
 
     on_change: OnChange = "report"
@@ -375,6 +377,7 @@ class StagePolicy:
     kind: ReadKind = ReadKind.FULL
     row_parts: int | None = None
     key_definition: str = ""
+    as_of: datetime | None = None
 
 
 DEFAULT_POLICY = StagePolicy()

@@ -242,7 +242,7 @@ class _Closing:
 
     def _sort_out(self, absent: Iterable[int]) -> None:
         """Mark which absent entries have vanished, which are over, and which have no event at the service."""
-        now = self._run.now()
+        now = self._read.policy.as_of or self._run.now()
         for page in in_pages(absent):
             for row in self._connection.execute(_ABSENT, {"entries": page}):
                 if self._marks.has(row.id, Mark.PRESENT) or self._read.unread.covers(row.row_key):
@@ -275,7 +275,8 @@ class _Closing:
         rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, Mark.VANISHED))
         if rules.total() < _AT_LEAST:
             return {}
-        to_come = count_to_come(self._connection, self._run.scope_id, self._run.now())
+        now = self._read.policy.as_of or self._run.now()
+        to_come = count_to_come(self._connection, self._run.scope_id, now)
         return {"left_out": dict(rules.most_common()), "to_come": to_come}
 
     def _with_history(self, report: StageReport) -> StageReport:

@@ -32,6 +32,8 @@ def live_of(document: Any) -> dict[str, Any]:
 
 ROOT = Path(__file__).parents[3]
 TWO_OF_ONE_KEY = "1 / 1 / 2,Hamlet,2030-05-03,20:00,,play / 1,Blues,2030-05-01,19:30,,play / 1 / 3,Hamlet,2030-05-03,20:00,,play"
+OLD_FILE = """source 7,Medea,2020-05-04,20:00,,play / 8,Ajax,2020-05-10,20:00,,play
+mapping online only -> online only\\n  - window: {past: skip, horizon: 10d}"""
 STORIES = told_in(
     """
 # sound files end with 0 and their examples are counted, and a source that is not at hand is not missed
@@ -136,6 +138,14 @@ preview => 0 | = events 1 + left out 0 + duplicate 1 + rejected 3 + held 1
 preview --only rejected => {rows: [{place: events.csv:2}, {place: events.csv:5}, {place: events.csv:6}]}
 preview --only events => {rows: [{place: events.csv:4}]}
 preview --only held => {rows: [{place: events.csv:7}]}
+# a fresh draft shows its events while its channel and its classifications are still to be filled in
+source ROWS
+eventsync init events.csv --feed fresh --zone Europe/Warsaw
+eventsync preview fresh => 0 | put the slug of one of your channels | "title": "Othello" | read 6
+eventsync preview fresh => {lists: live, rows: {0: {event: {title: Jazz, classifications: [fill-in]}}}}
+eventsync explain fresh 1 => {outcomes: [{event: {title: Jazz}}]} | still to be filled in
+edit {channel: city-agenda} -> {channel: town-agenda}
+preview => 2 | the key has no channel "town-agenda"
 # a row to be explained is found by its key, its place or its number
 source ROWS
 explain 5 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
@@ -146,19 +156,70 @@ source ROWS
 explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}
 explain 2 => 0 | refused: This is not a date
 eventsync explain feeds/town.yaml 3 => 0 | left out by the rule labelled "online only"
+# a row that is left out is explained by its rule and by what that saw
+source ROWS / 8,Jam,2030-05-01,19:30,talk,concert
+mapping equals: online} -> 'in': [online, web]}
+explain 3 => {outcomes: [{skipped: online only, rule: {place: 1, at: 'feeds/town.yaml:7:5'}}]}
+explain 3 => {outcomes: [{rule: {tests: [{step: 'KIND in ["online", "web"]', goes_in: online, comes_out: 'yes'}]}}]}
+explain 3 => 0 | rule 1 (feeds/town.yaml:7:5): skip KIND in ["online", "web"] | KIND in ["online", "web"]: yes, found 'online'
+explain 8 => {steps: {0: {field: rule 1, goes_in: talk, comes_out: 'no'}, 1: {comes_out: goes on}}} | !rule 1 (
+mapping {column: KIND, equals: online} -> {not: {value: $day, after: $since}}
+edit key: [ID] -> key: [ID]\\nlet: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, since: $day}
+explain 8 => 0 | skip not ($day after $since) | $day after $since: no, found '$day: 2030-05-01, $since: 2030-05-01'
+# a duplicate and a held row name the other row, its event and what makes them alike
+source 1 / 1 / 5 / 7,Hamlet,2030-05-03,20:00,,play
+explain events.csv:3 => {outcomes: [{absorbed: duplicate, other: {place: 'events.csv:2', event_id: null, alike: {row key: '1'}}}]}
+explain 7 => {outcomes: [{held: '5', other: {place: 'events.csv:4', row_key: '5', state: ''}}]}
+explain 7 => 0 | the other row: events.csv:4, key 5 | title Hamlet, startAt 2030-05-03T20:00:00+02:00, placeId krk
+run => {runs: [{read: {held: 1, duplicate: 1}}]}
+explain events.csv:3 => {outcomes: [{other: {place: 'events.csv:2', state: delivered, event_id: <Jazz>}}]}
+explain 7 => {outcomes: [{held: '5', other: {state: delivered, event_id: <Hamlet>, alike: {channelId: 101, title: Hamlet}}}]}
+explain 7 => 0 | the other row: events.csv:4, key 5, delivered, event <Hamlet>
+resolve 7 --release
+explain 7 => {outcomes: [{event: {title: Hamlet}}]}
+mapping online only -> online only\\n  - duplicates: {keep: last}
+explain events.csv:2 => 0 | rule 2 (feeds/town.yaml:9:5): duplicates | the other row: events.csv:3, key 1, delivered
 # a row that is not there is an error with the nearest key
 source spring-gala,Jazz,2030-05-01,19:30,,concert
 explain sprnig-gala => 2 | did you mean "spring-gala"?
 # a row outside the window is left out until an event of it was sent
 source 7,Medea,2020-05-04,20:00,,play
 mapping online only -> online only\\n  - window: {past: skip}
-explain 7 => 0 | left out by the rule labelled "already over"
+explain 7 => 0 | left out by the rule labelled "already over" | rule 2 (feeds/town.yaml:9:5): window | startAt: 2020-05-04T20:00
 preview => {rows: [{skipped: already over}]}
 mapping
 run
 mapping online only -> online only\\n  - window: {past: skip}
 explain 7 => 0 | outside the window: already over; compared with what was sent
 run => {runs: [{read: {unchanged: 1, filtered: 0}}]}
+# a preview sees the calendar of the day that is named, from its begin in the zone of the events
+OLD_FILE
+preview --as-of 2020-05-05 => {as_of: '2020-05-05T00:00:00+02:00', rows: [{skipped: already over}, {event: {title: Ajax}}]}
+preview --as-of 2020-05-04T20:01 => {rows: [{skipped: already over}, {event: {title: Ajax}}]}
+preview --as-of 2020-05-04T20:00:00+02:00 => {rows: [{event: {title: Medea}}, {event: {title: Ajax}}]}
+preview --as-of 2020-04-30 => {rows: [{event: {title: Medea}}, {skipped: beyond the horizon}]}
+preview => {as_of: null, rows: [{skipped: already over}, {skipped: already over}]}
+preview --as-of 2020-05-05 => 0 | as of 2020-05-05 00:00 CEST
+preview --as-of 4.5.2020 => 2 | --as-of 4.5.2020 | write 2026-05-01, or 2026-05-01T18:00
+preview --as-of 9999-12-31 => 2 | --as-of 9999-12-31
+# a row is explained as of the day that is named
+OLD_FILE
+explain 8 --as-of 2020-04-30 => {outcomes: [{skipped: beyond the horizon}]}
+explain 8 --as-of 2020-05-01 => {as_of: '2020-05-01T00:00:00+02:00', outcomes: [{event: {title: Ajax}}]}
+explain 8 --as-of never => 2 | --as-of never
+# a rehearsal as of a day judges rows and what is gone by it and a run only where nothing is public
+OLD_FILE
+run --dry-run --as-of 2020-05-04 => {rehearsals: [{read: {new: 2}, first: [{row_key: '7'}, {row_key: '8'}]}]}
+run --dry-run --as-of 2020-05-05 => 0 | a rehearsal as of 2020-05-05 | left out: already over 1
+run --as-of 2020-05-05 => {runs: [{read: {filtered: 1, new: 1}, publish: {delivered: 1}}]}
+titles => Ajax
+source
+run --dry-run --as-of 2020-05-05 --accept shrink => {rehearsals: [{vanished: 1, past: 0, waiting: {vanished: 1}}]}
+run --dry-run --as-of 2020-05-11 --accept shrink => {rehearsals: [{vanished: 0, past: 1, waiting: {}}]}
+run --as-of 2020-05-05 --accept shrink => {runs: [{vanished: 1}]}
+run --as-of 2020-05-05 --publish-only => 2 | means nothing with --publish-only
+env EVENT_API_BASE_URL https://events.example.org
+run --as-of 2020-05-05 => 2 | is not on this machine | --dry-run | eventsync sandbox
 # a rehearsal minds limit and keys and what is not read
 run --dry-run --limit 2 => {rehearsals: [{would_send: 2, first: [{row_key: '1'}, {row_key: '5'}]}]}
 run --dry-run --keys 5,6 => {rehearsals: [{first: [{row_key: '5'}, {row_key: '6'}]}]}
@@ -166,7 +227,7 @@ run --stage-only
 delete events.csv
 run --dry-run --publish-only => {rehearsals: [{read: null, would_send: 3}]}
 run --dry-run => 2 | there is no file
-""".replace("TWO_OF_ONE_KEY", TWO_OF_ONE_KEY)
+""".replace("TWO_OF_ONE_KEY", TWO_OF_ONE_KEY).replace("OLD_FILE", OLD_FILE)
 )
 
 

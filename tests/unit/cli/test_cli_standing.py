@@ -276,6 +276,10 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
     assert (row["problem"], row["cells"]["TITLE"]) == ("it looks like the event of 1 of town-hall", "Jazz")
     assert all(f"eventsync resolve opera o1 --{option}" in row["hint"] for option in ("same-as", "release", "ignore"))
     assert "superseded" not in decider.desk.run("status", "opera").out
+    beside = f"the other row: events.csv:2, key 1, feed {FEED}, delivered, event {decider.event_id('Jazz')}"
+    decider.desk.run("explain", "opera", "o1").assert_told(
+        0, "HELD o1: it looks like a copy of 1", beside, "alike: channelId 101"
+    )
 
 
 def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decider) -> None:

@@ -184,7 +184,8 @@ split: a/b > a · b; map: a · b > art · music
 classifications: {from: KIND, do: [{split: '/'}, {map: {a: art}, on_miss: warn}, upper]} | KIND: a/b => from KIND:  > a/b; \
 split: a/b > a · b; map: a · b > refused; map: a > art; map: b > refused; upper: art > ART
 title: {join: [{from: TITLE}, {from: M}], with: ': '} | M: live => from TITLE:  > Jazz; from M:  > live; join:  > Jazz: live
-status: {choose: [{when: {column: MORE, is: missing}, then: draft}], otherwise: published} | MORE: live => choose:  > published
+status: {choose: [{when: {column: MORE, is: missing}, then: draft}], otherwise: published} | MORE: live => \
+MORE is missing: live > no; choose:  > published
 $day: {from: DAY, do: [{date: "%d/%m/%Y"}]} | DAY: 2026-07-01 => from DAY:  > 2026-07-01; date: 2026-07-01 > refused
 """)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as _field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -50,6 +51,29 @@ class ReasonCode(StrEnum):
     IMAGE = "image", "The image cannot be used."
 
 
+class Detail(StrEnum):
+    """Which sentence the partner's editor reads about a refused value, where its code alone says too little."""
+
+    UNUSABLE = "unusable"
+    NO_DATE = "no_date"
+    NO_SUCH_DAY = "no_such_day"
+    WRONG_WEEKDAY = "wrong_weekday"
+    WRONG_YEAR = "wrong_year"
+    ENDS_FIRST = "ends_first"
+    SEVERAL_RANGES = "several_ranges"
+    NO_TIME = "no_time"
+    MIDNIGHT = "midnight"
+    NO_HALF = "no_half"
+    NEAR_LOOKUP = "near_lookup"
+    SOME_OF_LOOKUP = "some_of_lookup"
+    NOT_OUR_HOST = "not_our_host"
+    NO_MAILBOX = "no_mailbox"
+    TOO_SHORT = "too_short"
+    OWN_RULE = "own_rule"
+
+
+Particular = str | int | tuple[str, ...]
+"""What a sentence for the partner's editor names: a word, an ISO date, a number, or several words."""
 REASON_TEXTS: Mapping[ReasonCode, str] = {code: code.sentence for code in ReasonCode}
 
 
@@ -59,7 +83,8 @@ class Reason:
 
     `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
     source's own column name, "" where there is none; `found` the raw value; `step` the step that refused it, "" if
-    none did; `hint` what would be accepted, with the nearest known value where one is near.
+    none did; `hint` what would be accepted, with the nearest known value where one is near, for the mapping's author.
+    `detail` and `particulars` choose and fill the sentence for the partner's editor.
     """
 
     code: ReasonCode
@@ -68,18 +93,32 @@ class Reason:
     found: str
     hint: str
     step: str = ""
+    detail: Detail | ReasonCode | None = None
+    particulars: Mapping[str, Particular] = _field(default_factory=dict, hash=False)
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an error of ours
     """Why a value could not be had; `column`, `found` and `step` are filled in where they are known."""
 
-    def __init__(self, code: ReasonCode, hint: str = "", *, column: str = "", found: str = "", step: str = "") -> None:
+    def __init__(  # noqa: PLR0913 - the parts of a reason
+        self,
+        code: ReasonCode,
+        hint: str = "",
+        *,
+        column: str = "",
+        found: str = "",
+        step: str = "",
+        detail: Detail | ReasonCode | None = None,
+        particulars: Mapping[str, Particular] | None = None,
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.hint = hint
         self.column = column
         self.found = found
         self.step = step
+        self.detail = detail
+        self.particulars = particulars or {}
         self.is_final = False
         """Whether the author chose to reject the row for it, so that no other choice around the value matters."""
 
@@ -90,7 +129,8 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
 
     def about(self, column: str, found: str, step: str) -> Refusal:
         """Fill in what the raiser could not know; what it did know stays."""
-        filled = Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
+        places = {"column": self.column or column, "found": self.found or found, "step": self.step or step}
+        filled = Refusal(self.code, self.hint, detail=self.detail, particulars=self.particulars, **places)
         filled.is_final = self.is_final
         return filled
 
@@ -102,7 +142,8 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
 
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""
-        return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)
+        particulars = {name: _showable(one) if isinstance(one, str) else one for name, one in self.particulars.items()}
+        return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step, self.detail, particulars)
 
 
 class Repair(Refusal):

@@ -230,10 +230,13 @@ class LedgerQueries:
         with reading(self._engine) as connection:
             return find_owners(connection, destination, event_ids)
 
-    def first_met(self, problems: Collection[ProblemRecord]) -> dict[int, datetime]:
-        """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id."""
-        named = PROBLEM.alias()
-        same = (named.c[name] == PROBLEM.c[name] for name in ("scope_id", "kind", "row_key", "reasons"))
+    def first_met(self, problems: Collection[ProblemRecord], *, is_same: bool = True) -> dict[int, datetime]:
+        """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id.
+
+        `is_same` False: since when its row has had any problem.
+        """
+        named, names = PROBLEM.alias(), ("scope_id", "row_key", *(("kind", "reasons") if is_same else ()))
+        same = (named.c[name] == PROBLEM.c[name] for name in names)
         first = select(named.c.id, func.min(PROBLEM.c.first_seen_at)).join(PROBLEM, and_(*same)).group_by(named.c.id)
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self._engine) as connection:

@@ -13,7 +13,7 @@ from typing import Any
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation, Silence
 from mappings.positions import Loc, MappingProblem, ValuePosition
-from mappings.reasons import Reason, ReasonCode, Refusal, Repair
+from mappings.reasons import Detail, Reason, ReasonCode, Refusal, Repair
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec.values import Condition, Value, Valued
 from mappings.steps.step import Kind, Run, Step
@@ -33,7 +33,8 @@ class RowState:
     `item` and `day` distinguish the events of one row. `cancelled`: the label under which the event is called off.
     `rejected_by`: the place under `rows:` of the first rule that rejects the row; `label` and `rule`: why and by which rule it is
     left out. `is_refused`: its events cannot be read; it goes on so that all problems are reported at once, but for those of
-    the columns that are `muted`, which are reported already. `silence`: what the row says nothing of.
+    the columns that are `muted`, which are reported already. `silence`: what the row says nothing of. `left_out`: what made the
+    author's choices leave out the cell of a column, which may be the true reason why a value is missing.
     """
 
     is_draft = False
@@ -54,6 +55,7 @@ class RowState:
         self.key = key
         self.reasons: list[Reason] = []
         self.warnings: list[Reason] = []
+        self.left_out: dict[str, Refusal] = {}
 
     def event(self, key: RowKey, cells: Mapping[str, str]) -> RowState:
         """Return one of the row's events: what is known of the row so far holds for it, too."""
@@ -61,6 +63,7 @@ class RowState:
         vars(event).update(vars(self) | vars(event))
         event.reasons += self.reasons
         event.warnings += self.warnings
+        event.left_out |= self.left_out
         return event
 
     def refuse(self, refusal: Refusal, muted: tuple[str, ...] = ()) -> list[RowState]:
@@ -108,7 +111,20 @@ def nothing_left(column: str, found: object) -> Refusal:
     if is_empty(found):
         return required(column)
     what = f'cell; write another value in the column "{column}"' if column else "value"
-    return Refusal(ReasonCode.REQUIRED, f"nothing usable was left of this {what}", column=column, found=str(found))
+    hint = f"nothing usable was left of this {what}"
+    return Refusal(ReasonCode.REQUIRED, hint, column=column, found=str(found), detail=Detail.UNUSABLE)
+
+
+def blamed(reason: Reason, row: RowState) -> Reason:
+    """Return why a value is missing: a cell that is not empty was left out, or gave nothing."""
+    if reason.code is not ReasonCode.REQUIRED:
+        return reason
+    cause = row.left_out.get(reason.column)
+    column, cell = (cause.column, cause.found) if cause else (reason.column, read_cell(row.cells, reason.column).strip())
+    if not cell or (reason.found and not cause):
+        return reason
+    found = replace(nothing_left(column, cell).reason(reason.field), step=reason.step)
+    return replace(found, detail=cause.detail or cause.code, particulars=cause.particulars) if cause else found
 
 
 def compile_policy(policy: Policy | None, path: str) -> Recover:
@@ -126,6 +142,10 @@ def compile_policy(policy: Policy | None, path: str) -> Recover:
         if is_warned:
             row.warnings.append(refusal.reason(path))
             row.is_draft = row.is_draft or is_draft
+        if value is None and refusal.found:
+            known = row.left_out.get(refusal.column)
+            if known is None or (known.detail is None and refusal.detail is not None):
+                row.left_out[refusal.column] = refusal
         return value
 
     return reject if policy in {None, "reject"} else recover
@@ -331,7 +351,7 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
             return found
         found = get(row)
         found = None if found is None else settle(found)
-        if key is not UNSET and not row.warnings and not row.reasons:
+        if key is not UNSET and not (row.warnings or row.reasons or row.left_out):
             if len(known) >= _MEMO_SIZE:
                 known.clear()
             known[key] = found

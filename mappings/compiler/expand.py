@@ -55,7 +55,7 @@ def compile_explosion(compiler: Compiler, explosion: Explosion) -> Expand:
             if len(items) <= explosion.at_most:
                 return [_event_of_item(row, item, explosion) for item in items] or [row]
             hint = f"at most {explosion.at_most} items would be accepted"
-            refused = Refusal(ReasonCode.TOO_MANY, hint, found=str(len(items)))
+            refused = Refusal(ReasonCode.TOO_MANY, hint, found=str(len(items)), particulars={"most": explosion.at_most})
         except Refusal as refusal:
             refused = refusal
         return row.refuse(refused.about(columns[0], "", "explode"), columns)
@@ -300,7 +300,8 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
         last = max(_read_days(until, row), default=None)
         if last is not None and last < first:
             hint = f"it begins {first}: a day after that would be accepted"
-            raise Refusal(ReasonCode.END_BEFORE_START, hint, found=last.isoformat(), step="recur")
+            days = {"start": first.isoformat(), "end": last.isoformat()}
+            raise Refusal(ReasonCode.END_BEFORE_START, hint, found=last.isoformat(), step="recur", particulars=days)
         if last is None and recurrence.horizon is None:
             raise Refusal(ReasonCode.REQUIRED, "a last day is needed, or a horizon in the mapping", step="recur")
         return DayPattern(first, last, rule(row), _read_days(excluded, row), _read_days(extra, row))
@@ -337,7 +338,8 @@ def _why_no_day(pattern: DayPattern, run: RunDays) -> str:
 def _events_of_days(row: RowState, found: list[date], recurrence: Recurrence) -> list[RowState]:
     most, silence = recurrence.at_most, None
     if len(found) > most:
-        more = Refusal(ReasonCode.TOO_MANY, f"at most {most} days would be accepted", found=f"more than {most}", step="recur")
+        hint = f"at most {most} days would be accepted"
+        more = Refusal(ReasonCode.TOO_MANY, hint, found=f"more than {most}", step="recur", particulars={"most": most})
         if recurrence.on_more == "reject":
             raise more
         if recurrence.on_more == "warn":

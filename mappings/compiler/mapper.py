@@ -32,7 +32,7 @@ from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import OVER, Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, MappingProblem
-from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, Refusal, did_you_mean
+from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
@@ -178,7 +178,8 @@ def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
     def demand(row: RowState) -> str:
         if not holds(row):
             found = read_cell(row.cells, column) if column else ""
-            reason = Reason(ReasonCode.ASSERTION, "", column, found, rule.message, "assert")
+            own = {"message": rule.message}
+            reason = Reason(ReasonCode.ASSERTION, "", column, found, rule.message, "assert", Detail.OWN_RULE, own)
             (row.reasons if rule.severity == "reject" else row.warnings).append(reason)
             row.is_draft = row.is_draft or rule.severity == "draft"
         return ""

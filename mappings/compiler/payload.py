@@ -23,6 +23,7 @@ from mappings.compiler.base import (
     Getter,
     RowState,
     as_list,
+    blamed,
     combined,
     first_column,
     is_empty,
@@ -372,7 +373,8 @@ class Validator:
                     state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            reasons = once((*row.problems, *self._own_reasons(row.problems, state.reasons)))
+            own = (blamed(reason, state) for reason in self._own_reasons(row.problems, state.reasons))
+            reasons = once((*row.problems, *own))
             return Rejection(row.location, state.key, reasons, row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
@@ -407,7 +409,10 @@ class Validator:
             return
         if is_backwards:
             hint = f"it starts {start}: an end after that would be accepted"
-            state.reasons.append(Reason(ReasonCode.END_BEFORE_START, "endAt", self._column_of("endAt"), str(end), hint))
+            refusal = Refusal(
+                ReasonCode.END_BEFORE_START, hint, found=str(end), particulars={"start": str(start), "end": str(end)}
+            )
+            state.reasons.append(refusal.about(self._column_of("endAt"), "", "").reason("endAt"))
 
     def _own_reasons(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
         """Yield the reasons that are not mere consequences of what the reader found wrong with the row.

@@ -250,10 +250,16 @@ def file_and_tab(location: RowLocation) -> tuple[str, str]:
 def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
     parts = compiler.values(value.first_of, spot.inner("first_of", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
+    columns = [part.column for part in parts if part.column]
 
     def first(row: RowState) -> Any:
-        found = (get(row) for get in getters)
-        return next((one for one in found if one is not None), None)
+        for get in getters:
+            if (found := get(row)) is not None:
+                return found
+        causes = [row.left_out[column] for column in columns if column in row.left_out]
+        if causes:  # the cell to blame may be another one than the first
+            row.left_out[columns[0]] = next((cause for cause in causes if cause.detail is not None), causes[0])
+        return None
 
     if value.on_empty is not None and any(part.constant is not None for part in parts):
         message = "on_empty never applies: one of these values is the same in every row"
@@ -530,7 +536,8 @@ def _compile_order(
             return place(row, _shift(local, 1), is_all_day=False)
         hint = f"it starts {begins.isoformat()}: an end after that would be accepted"
         found = local.isoformat(" ", "minutes")
-        return recover(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at"))
+        times = {"start": begins.isoformat(), "end": end.isoformat()}
+        return recover(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at", particulars=times))
 
     return check
 

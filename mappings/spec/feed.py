@@ -233,6 +233,10 @@ class Example(Strict):
             raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
 
 
+Language = Literal["en", "de"]
+"""The languages of the pages and files for partners; each but English has its catalogue in `mappings/translations`."""
+
+
 class FeedMapping(Strict):
     """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
 
@@ -240,6 +244,8 @@ class FeedMapping(Strict):
     """The feed's name, for life: part of every idempotency key."""
     owner: Text = ""
     """Who is notified when something needs attention."""
+    language: Language = "en"
+    """The language of what the partner's editor reads: the report, the CSV files, the status columns of a sheet."""
     notify: Texts = ()
     """Further channels to notify, by the names that the environment gives their addresses."""
     source: SourceSpec

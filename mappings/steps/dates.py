@@ -26,7 +26,7 @@ from mappings.steps.formats import (
     SpanFormat,
     compile_format,
     day_end,
-    explain,
+    misread,
     read_first,
     read_format,
     read_listed,
@@ -269,12 +269,16 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
                 try:
                     tried.append(read_listed(form, texts, self.year))
                 except NotRealError as error:
-                    raise Refusal(ReasonCode.NOT_A_DATE, str(error)) from error
+                    raise Refusal(
+                        ReasonCode.NOT_A_DATE, str(error), detail=error.detail, particulars=error.particulars
+                    ) from error
                 if None not in tried[-1]:
                     return tried[-1]
             closest = min(tried, key=lambda days: days.count(None))
             place = closest.index(None)
-            why = explain(texts[place], ReasonCode.NOT_A_DATE, [form.whole.example for form in forms])
-            raise Refusal(ReasonCode.NOT_A_DATE, f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {why}')
+            why = misread(texts[place], ReasonCode.NOT_A_DATE, [form.whole.example for form in forms])
+            hint = f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {why.hint}'
+            particulars = {"found": texts[place], **why.particulars}
+            raise Refusal(ReasonCode.NOT_A_DATE, hint, detail=why.detail, particulars=particulars)
 
         return dates

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -20,7 +21,7 @@ from babel.dates import get_day_names, get_month_names, get_period_names
 from pydantic import Field
 
 from mappings.lookup_table import SPACES
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import Detail, Particular, ReasonCode, Refusal
 from mappings.zones import DAY_END, EndOfDay
 
 _NUMBERS = {
@@ -58,7 +59,12 @@ class FormatError(ValueError):
 
 
 class NotRealError(ValueError):
-    """The text has the right shape, and still is no date: said to the partner's editor."""
+    """The text has the right shape, and still is no date; `detail` and `particulars` say so to the partner's editor."""
+
+    def __init__(self, message: str, detail: Detail | None = None, particulars: Mapping[str, Particular] | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail
+        self.particulars: Mapping[str, Particular] = particulars or {}
 
 
 @lru_cache(maxsize=64)
@@ -238,14 +244,16 @@ def _day_of(values: _Values, season: date | None) -> date:
         raise NotRealError(f"the year {year} has no day {values['j']}")
     weekday = values.get("A", values.get("a"))
     if weekday is not None and day.weekday() != weekday:
-        raise NotRealError(f"{day.isoformat()} is a {_WEEKDAYS[day.weekday()]}, and the text says {_WEEKDAYS[weekday]}")
+        message = f"{day.isoformat()} is a {_WEEKDAYS[day.weekday()]}, and the text says {_WEEKDAYS[weekday]}"
+        raise NotRealError(message, Detail.WRONG_WEEKDAY, {"day": day.isoformat(), "named": weekday})
     return day
 
 
 def check_year(year: int) -> None:
     """Raise NotRealError for a year before 1900."""
     if year < EARLIEST_YEAR:
-        raise NotRealError(f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}")
+        message = f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}"
+        raise NotRealError(message, Detail.WRONG_YEAR, {"year": str(year), "earliest": str(EARLIEST_YEAR)})
 
 
 def real_day(year: int, month: int, day: int) -> date:
@@ -253,14 +261,16 @@ def real_day(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError:
-        raise NotRealError(f"there is no day {day} in month {month} of {year}") from None
+        particulars: Mapping[str, Particular] = {"month": f"{year:04}-{month:02}-01", "days": monthrange(year, month)[1]}
+        message = f"there is no day {day} in month {month} of {year}"
+        raise NotRealError(message, Detail.NO_SUCH_DAY, particulars) from None
 
 
 def day_end(*, is_agreed: bool) -> EndOfDay:
     """Return what 24:00 is, or raise NotRealError where the feed does not say that it ends the day."""
     if is_agreed:
         return DAY_END
-    raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
+    raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date", Detail.MIDNIGHT)
 
 
 def read_first(reads: Iterable[Callable[[str], Any]], code: ReasonCode, examples: Iterable[str]) -> Callable[[str], Any]:
@@ -278,19 +288,22 @@ def read_first(reads: Iterable[Callable[[str], Any]], code: ReasonCode, examples
                 if (found := read(text)) is not None:
                     return found
         except NotRealError as error:
-            raise Refusal(code, str(error)) from error
-        raise Refusal(code, explain(text, code, shown))
+            particulars = {"examples": shown[:_EXAMPLES_SHOWN], **error.particulars}
+            raise Refusal(code, str(error), detail=error.detail, particulars=particulars) from error
+        raise misread(text, code, shown)
 
     return value
 
 
-def explain(text: str, code: ReasonCode, examples: Iterable[str]) -> str:
-    """Say how a date or a time is written, and where a text has not a digit (TBA), what else may become of its row."""
-    wanted = "write it like " + " or ".join(f'"{example}"' for example in list(dict.fromkeys(examples))[:_EXAMPLES_SHOWN])
+def misread(text: str, code: ReasonCode, examples: Iterable[str]) -> Refusal:
+    """Return the refusal of a text that no format reads; one without a digit (TBA) says that nothing is known yet."""
+    shown = tuple(dict.fromkeys(examples))[:_EXAMPLES_SHOWN]
+    wanted = "write it like " + " or ".join(f'"{example}"' for example in shown)
     if any(map(str.isdigit, text)):
-        return wanted
-    what = "time" if code is ReasonCode.NOT_A_TIME else "date"
-    return f'"{text}" says no {what}: {wanted}, or let the feed say what becomes of such rows, with on_error or a skip rule'
+        return Refusal(code, wanted, particulars={"examples": shown})
+    what, detail = ("time", Detail.NO_TIME) if code is ReasonCode.NOT_A_TIME else ("date", Detail.NO_DATE)
+    hint = f'"{text}" says no {what}: {wanted}, or let the feed say what becomes of such rows, with on_error or a skip rule'
+    return Refusal(code, hint, detail=detail, particulars={"examples": shown})
 
 
 _LONGEST = 200
@@ -348,10 +361,11 @@ def read_span(form: SpanFormat, text: str, season: date | None = None) -> tuple[
             if completed := _complete(*pair, needs_year=season is None):
                 first, last = (_day_of(values, season) for values in completed)
                 if last < first:
-                    raise NotRealError(f"it ends on {last}, before it begins on {first}: write both years")
+                    message = f"it ends on {last}, before it begins on {first}: write both years"
+                    raise NotRealError(message, Detail.ENDS_FIRST, {"first": first.isoformat(), "last": last.isoformat()})
                 found.add((first, last))
     if len(found) > 1:
-        raise NotRealError("it can be read as more than one range: write both days in full")
+        raise NotRealError("it can be read as more than one range: write both days in full", Detail.SEVERAL_RANGES)
     return next(iter(found), None)
 
 
@@ -371,7 +385,7 @@ def read_listed(form: SpanFormat, texts: list[str], season: date | None = None) 
         try:
             days.append(None if values is None else _day_of(values, season))
         except NotRealError as error:
-            raise NotRealError(f'"{text}": {error}') from error
+            raise NotRealError(f'"{text}": {error}', error.detail, {"found": text, **error.particulars}) from error
         following = values or {}
     return days[::-1]
 

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, Result, Table, normaliser
 from mappings.patterns import compile_pattern
-from mappings.reasons import ReasonCode, Refusal, nearest
+from mappings.reasons import Detail, ReasonCode, Refusal, nearest
 from mappings.steps.step import Family, Ignore, Kind, Run, Step, short_enough, text_of
 from mappings.strict import MissPolicy, OneOrMany, Policy, TableFile, Texts, mistake, parse_pattern, table_of
 
@@ -181,9 +181,11 @@ def _miss(key: str, known: tuple[str, ...], match: MatchWord = "whole") -> Refus
     """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
     near = nearest(key, known) if match == "whole" else ""
     if near:
-        return Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant? Otherwise add "{key}" to the list', found=key)
+        hint = f'is "{near}" meant? Otherwise add "{key}" to the list'
+        return Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=key, detail=Detail.NEAR_LOOKUP, particulars={"near": near})
     some = ", ".join(f'"{word}"' for word in known[:5])
-    return Refusal(ReasonCode.NOT_IN_LOOKUP, f"the list has {some}{', ...' if len(known) > 5 else ''}", found=key)
+    hint, detail = f"the list has {some}{', ...' if len(known) > 5 else ''}", Detail.SOME_OF_LOOKUP if known else None
+    return Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=key, detail=detail, particulars={"known": known[:5]})
 
 
 def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
@@ -409,7 +411,8 @@ class Country(Step, name="country", family=Family.LOOKUPS):
             if code is None:
                 near = nearest(text, known)
                 wanted = "the name of a country, or a code such as PT or PRT, would be accepted"
-                raise Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant?' if near else wanted, found=text)
+                hint, detail = (f'is "{near}" meant?', Detail.NEAR_LOOKUP) if near else (wanted, None)
+                raise Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=text, detail=detail, particulars={"near": near})
             return code
 
         return country

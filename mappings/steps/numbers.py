@@ -18,7 +18,7 @@ from babel.core import get_global
 from pydantic import Field, field_validator
 
 from mappings.lookup_table import normaliser
-from mappings.reasons import ReasonCode, Refusal, did_you_mean
+from mappings.reasons import Detail, ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Ignore, Kind, Run, Step
 from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 
@@ -42,7 +42,8 @@ class Number(Step, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
     def apply(self, text: str) -> Decimal:
         text = text.strip()
         if len(text) > _LONGEST or not _SHAPES[self.decimal_sign].fullmatch(text):
-            raise Refusal(ReasonCode.NOT_A_NUMBER, f"a number like 1250{self.decimal_sign}50 would be accepted")
+            example = f"1250{self.decimal_sign}50"
+            raise Refusal(ReasonCode.NOT_A_NUMBER, f"a number like {example} would be accepted", particulars={"example": example})
         whole, _, decimals = text.partition(self.decimal_sign)
         digits = re.sub(r"[^\d+-]", "", whole)
         return Decimal(f"{digits}.{decimals}" if decimals else digits)
@@ -318,7 +319,12 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
         def boolean(text: str) -> bool:
             answer = known.get(same(text))
             if answer is None:
-                raise Refusal(ReasonCode.NOT_IN_LOOKUP, f"{wanted} would be accepted")
+                raise Refusal(
+                    ReasonCode.NOT_IN_LOOKUP,
+                    f"{wanted} would be accepted",
+                    detail=Detail.SOME_OF_LOOKUP,
+                    particulars={"known": (self.words.yes + self.words.no)[:8]},
+                )
             return answer
 
         return boolean

@@ -15,7 +15,7 @@ import nh3
 from pydantic import Field
 
 from mappings.lookup_table import INVISIBLE, SPACES, normaliser
-from mappings.reasons import ReasonCode, Refusal, Repair
+from mappings.reasons import Detail, ReasonCode, Refusal, Repair
 from mappings.steps.step import Family, Ignore, Kind, Run, Step, plain_step
 from mappings.strict import Strict, Switch, Text, Texts, mistake
 
@@ -285,12 +285,14 @@ class Length(Step, name="length", family=Family.TEXT):
 
     def apply(self, text: str) -> str:
         if len(text) < self.bounds.at_least:
-            code, wanted = ReasonCode.BAD_TEXT, f"at least {self.bounds.at_least}"
+            code, wanted, detail = ReasonCode.BAD_TEXT, f"at least {self.bounds.at_least}", Detail.TOO_SHORT
         elif len(text) > self.bounds.at_most:
-            code, wanted = ReasonCode.TOO_LONG, f"at most {self.bounds.at_most}"
+            code, wanted, detail = ReasonCode.TOO_LONG, f"at most {self.bounds.at_most}", None
         else:
             return text
-        raise Refusal(code, f"{wanted} characters would be accepted, and there are {len(text)}")
+        hint, bounds = f"{wanted} characters would be accepted, and there are {len(text)}", self.bounds
+        particulars = {"length": len(text), "least": bounds.at_least, "most": bounds.at_most}
+        raise Refusal(code, hint, detail=detail, particulars=particulars)
 
 
 @plain_step("html_unescape", Family.MARKUP, refuses=False)

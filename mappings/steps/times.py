@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mappings.lookup_table import SPACES
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import Detail, ReasonCode, Refusal
 from mappings.steps.formats import DayEnd, NotRealError, check_year, day_end, read_first, real_day, zone_of
 from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import OneOrMany
@@ -91,7 +91,7 @@ def read_clock_span(
         start = replace(start, half=end.half)
         is_unclear |= _minutes(start) > _minutes(end)
     if is_unclear:
-        raise NotRealError("one of the two does not say AM or PM: write it like 11am-1pm")
+        raise NotRealError("one of the two does not say AM or PM: write it like 11am-1pm", Detail.NO_HALF)
     return _time_of(start, needs_half, has_day_end), _time_of(end, needs_half, has_day_end)
 
 
@@ -121,7 +121,7 @@ def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDa
     elif hour == 24 and not (written.minute or written.second):
         return day_end(is_agreed=has_day_end)
     elif needs_half and 0 < hour <= 12:
-        raise NotRealError("it does not say AM or PM: write it like 7:30pm, or 19:30")
+        raise NotRealError("it does not say AM or PM: write it like 7:30pm, or 19:30", Detail.NO_HALF)
     try:
         return time(hour, written.minute, written.second)
     except ValueError:

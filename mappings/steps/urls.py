@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from mappings.lookup_table import SPACES
 from mappings.patterns import compile_pattern
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import Detail, ReasonCode, Refusal
 from mappings.steps.step import Family, Run, Step, plain_step
 from mappings.strict import Text, Texts, mistake
 
@@ -203,7 +203,8 @@ class OnlyHosts(Step, name="only_hosts", family=Family.ADDRESSES):
 
         def only_hosts(text: str) -> str:
             if not is_allowed(urlsplit(clean_url(text)).hostname or ""):
-                raise Refusal(ReasonCode.NOT_A_URL, f"an address at {' or '.join(self.hosts)} would be accepted")
+                hint = f"an address at {' or '.join(self.hosts)} would be accepted"
+                raise Refusal(ReasonCode.NOT_A_URL, hint, detail=Detail.NOT_OUR_HOST, particulars={"hosts": self.hosts})
             return text
 
         return only_hosts
@@ -220,7 +221,7 @@ def first_mailbox(text: str) -> str:
     """
     found = _MAILBOX.search(text)
     if found is None:
-        raise Refusal(ReasonCode.BAD_TEXT, "an e-mail address like box@example.org would be accepted")
+        raise Refusal(ReasonCode.BAD_TEXT, "an e-mail address like box@example.org would be accepted", detail=Detail.NO_MAILBOX)
     return f"{found[1].lstrip('.')}@{found[2].lower()}"
 
 

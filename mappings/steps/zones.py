@@ -42,13 +42,14 @@ def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> dat
     if before > after:
         if overlap == "reject":
             hint = f"the clocks go back: write {_hour_of(first)} or {_hour_of(second)}, or let the feed choose with overlap"
-            raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint)
+            raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint, particulars={"wall": wall.isoformat()})
         first = first if overlap == "earlier" else second
     elif before < after:
         later, earlier = (moment.astimezone(UTC).astimezone(zone) for moment in (first, second))
         if gap == "reject":
             hint = f"{_hour_of(earlier)[:5]} or {_hour_of(later)[:5]} would be accepted on that day"
-            raise Refusal(ReasonCode.NO_SUCH_TIME, hint)
+            instead = {"wall": wall.isoformat(), "earlier": _hour_of(earlier)[:5], "later": _hour_of(later)[:5]}
+            raise Refusal(ReasonCode.NO_SUCH_TIME, hint, particulars=instead)
         first = later if gap == "later" else earlier
     offset = first.utcoffset() or timedelta()
     if offset % _MINUTE:

@@ -1,6 +1,6 @@
 """`eventsync report`: where a feed stands, on one page for the partner's editor.
 
-Every text of a partner is escaped by jinja2; control characters are replaced.
+It is written in the feed's language. Every text of a partner is escaped; control characters are replaced.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -26,7 +27,8 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.reasons import REASON_TEXTS
+    from mappings.reasons import Reason
+    from mappings.sentences import Words
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
@@ -44,7 +46,10 @@ def report(
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page to FILE.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Mark what is new since a day (2026-11-01) or an age (7d); else since the last read."),
+        typer.Option(
+            metavar="WHEN",
+            help="Mark what is new since a day (2026-11-01) or an age (7d); else since the page in FILE, or the last read.",
+        ),
     ] = None,
     link: Annotated[
         str | None, typer.Option(metavar="URL", help="Where an event can be seen, with {id}: https://events.example/e/{id}.")
@@ -62,25 +67,27 @@ def report(
         # For the weekly mail, with links
         eventsync report lisbon-agenda --html week.html --since 7d --link 'https://events.example/e/{id}'
 
-    The page is one file without scripts: it loads nothing, can be printed, and is read well by a screen reader. It
-    says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
+    The page speaks the feed's `language`. It is one file without scripts: it loads nothing, can be printed, and is read well
+    by a screen reader. It says what the last run has left, and reads no source. Made again into the same FILE, it marks what
+    came or changed since. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
     output, made_at = Output(json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
         raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
-    chosen = _since(since, made_at)
+    chosen = _since(since, made_at) or (_made_before(html) if html else None)
     with open_state() as reader, output.progress("looking through rows") as bar:
-        page, sections = _page(reader, feed, chosen, link or "", made_at, bar)
+        words = Words(reader.language(reader.feed_name(feed)))
+        page, sections = _page(reader, feed, words, chosen, link or "", made_at, bar)
     if html is not None:
-        page["bytes"] = write_page(page, sections, html)
+        page["bytes"] = write_page(page, sections, html, words)
         page["html"] = html
     output.document(page)
     name = page["feed"]
     if page["read_at"] is None:
         output.note(f"{name} was not read yet")
-    rows = [(section.heading.title, section.total, section.new or "") for section in sections]
-    output.table(f"{name}: what became of its rows", ("what", "rows", "new"), rows)
+    rows = [(section.heading.title, section.total, section.new or "", section.changed or "") for section in sections]
+    output.table(f"{name}: what became of its rows", ("what", "rows", "new", "changed"), rows)
     kilobytes = (page["bytes"] or 0) / 1_000
     output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
@@ -101,15 +108,19 @@ class SectionName(StrEnum):
 
 
 class SectionCounts(TypedDict):
-    """How many rows belong to a section of the page, how many of them are new, how many are shown."""
+    """How many rows belong to a section of the page, how many of them are new or changed, how many are shown."""
 
     rows: int
     new: int
+    changed: int
     shown: int
 
 
 class Report(TypedDict):
-    """The page for a partner's editor: where it was written (`html`), as of which read, and what is on it."""
+    """The page for a partner's editor: where it was written (`html`), as of which read, and what is on it.
+
+    `rows_read`: of the last read of all rows, where the last one was of some only.
+    """
 
     feed: str
     service: str
@@ -136,6 +147,7 @@ class Heading(NamedTuple):
 _PAGES = Path(__file__).parent / "output" / "pages"
 _WORDS: Mapping[str, Any] = tomllib.loads((_PAGES / "report.toml").read_text("utf-8"))
 HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["sections"].items()}
+_NUMBER = "{number:number}"
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""
@@ -147,11 +159,10 @@ _MOST_VALUES = 25
 
 
 class Point(NamedTuple):
-    """One thing about a row: what is wrong, the cell or field it is about, what was found there, and what would help."""
+    """One thing about a row: what is wrong, the cell or field it is about, and what would help."""
 
     says: str
     where: str = ""
-    found: str = ""
     hint: str = ""
 
 
@@ -172,6 +183,7 @@ class Line(NamedTuple):
     name: str
     when: str = ""
     is_new: bool = False
+    is_changed: bool = False
     event_id: int | None = None
     link: str = ""
     points: tuple[Point, ...] = ()
@@ -182,13 +194,14 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The rows of one kind: all are counted, the first are shown. `values`: how often each problem came with each value."""
+    """The rows of one kind: all are counted, the first are shown. `values`: how often each problem came in each column."""
 
     name: SectionName
     lines: list[Line] = field(default_factory=list)
     total: int = 0
     new: int = 0
-    values: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    changed: int = 0
+    values: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def heading(self) -> Heading:
@@ -196,8 +209,8 @@ class Section:
         return HEADINGS[self.name]
 
     @property
-    def often(self) -> Sequence[tuple[tuple[str, str, str], int]]:
-        """The problems that come more than once: where, what was found, what is wrong; and how often."""
+    def often(self) -> Sequence[tuple[tuple[str, str], int]]:
+        """The problems that come more than once: where, and what is wrong; and how often."""
         if self.name not in {SectionName.MEND, SectionName.REFUSED, SectionName.LOOK}:
             return ()
         return [(value, count) for value, count in self.values.most_common(_MOST_VALUES) if count > 1]
@@ -207,7 +220,8 @@ class Section:
         for line in lines:
             self.total += 1
             self.new += line.is_new
-            self.values.update((point.where, point.found, point.says) for point in line.points)
+            self.changed += line.is_changed
+            self.values.update((point.where, point.says) for point in line.points)
             if room > 0 and len(self.lines) < MOST_LINES:
                 room -= len(str((line.at, line.name, line.points, line.changes, line.cells)))
                 self.lines.append(line)
@@ -215,7 +229,7 @@ class Section:
 
 
 def _page(
-    reader: StateReader, word: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
+    reader: StateReader, word: str, words: Words, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
     feed, scope = reader.find_feed(word)
@@ -224,34 +238,37 @@ def _page(
     since = since or (read.started_at if read else None)
     sections = tuple(map(Section, SectionName))
     if status is not None:
-        rows = _Rows(reader.queries, status.book, since, link, bar)
+        rows = _Rows(reader.queries, status.book, words, since, link, bar)
         room = MOST_TEXT
         for section in sections:
             room = section.fill(rows.lines(section.name), room)
+    is_whole = bool(read and read.stage_report and read.stage_report.is_whole)
     report = Report(
         feed=feed,
         service="" if status is None else status.book.destination.partition("#")[0],
         made_at=made_at,
         read_at=read.started_at if read else None,
-        is_whole=bool(read and read.stage_report and read.stage_report.is_whole),
-        rows_read=read.read.read if read and read.read else None,
+        is_whole=is_whole,
+        rows_read=read.read.read if is_whole and read and read.read else status.last_whole_read if status else None,
         since=since,
         stopped_by=() if status is None or status.gate.is_open else status.gate.brakes,
-        sections={one.name: SectionCounts(rows=one.total, new=one.new, shown=len(one.lines)) for one in sections},
+        sections={
+            one.name: SectionCounts(rows=one.total, new=one.new, changed=one.changed, shown=len(one.lines)) for one in sections
+        },
         html=None,
         bytes=0,
     )
     return report, sections
 
 
-def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
-    """Write the page to a file, in place of an older one, which is there until then; return how many bytes it has.
+def write_page(page: Report, sections: Iterable[Section], file: Path, words: Words) -> int:
+    """Write the page in the language of `words`, in place of an older file, which is there until then; return its bytes.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     def harmless(value: object) -> object:
         """Replace the harmful characters of any text that is put on the page; markup was made from such text."""
@@ -260,8 +277,19 @@ def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
     always = {SectionName.MEND, SectionName.ONLINE}
     shown_sections = [section for section in sections if section.total or section.name in always]
     texts = _WORDS["stopped"]
-    reasons = dict.fromkeys(texts.get(brake, texts["other"]) for brake in page["stopped_by"])
-    stopped = f"Nothing new was put online after the last read: {'; '.join(reasons)}." if reasons else ""
+    reasons = dict.fromkeys(words.say(texts.get(brake, texts["other"])) for brake in page["stopped_by"])
+    on_page = Words(words.language, lambda value: escape(harmless(value)))
+
+    def say(sentence: str, **values: object) -> Markup:
+        """Return a sentence; what is filled in may be markup."""
+        return Markup(on_page.say(sentence, **values))  # noqa: S704 - sentences are ours, values are escaped
+
+    def count(one: str, several: str, number: int, **values: object) -> Markup:
+        return Markup(on_page.count(one, several, number, **values))  # noqa: S704 - as above
+
+    def moment(at: datetime) -> Markup:
+        return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), words.say("{at:moment}", at=at))
+
     style = (_PAGES / "report.css").read_text("utf-8")
     # Content Security Policy Level 3, `hash-source`: this style and no other
     digest = "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -273,10 +301,11 @@ def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"moment": "{:%Y-%m-%d %H:%M} UTC".format, "number": "{:,}".format}
+    environment.filters |= {"moment": moment, "number": lambda number: words.say(_NUMBER, number=number), "say": say}
+    environment.globals |= {"say": say, "count": count, "language": words.language}
     template = environment.get_template("report.html.jinja")
     with written_whole(file, "--html") as beside, beside.open("wb") as stream:
-        text = template.stream(page=page, sections=shown_sections, stopped=stopped, style=style, style_digest=digest)
+        text = template.stream(page=page, sections=shown_sections, stopped=list(reasons), style=style, style_digest=digest)
         text.dump(stream, encoding="utf-8")
         return stream.tell()
 
@@ -290,6 +319,7 @@ class _Rows:
 
     queries: LedgerQueries
     scope: FeedScope
+    words: Words
     since: datetime | None
     link: str
     bar: Progress
@@ -308,79 +338,109 @@ class _Rows:
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
         after = 0
         while page := self.queries.problems(self.scope, kind, after=after):
-            met = self.queries.first_met(page)
+            met, known = self.queries.first_met(page), self.queries.first_met(page, is_same=False)
             self.bar.advance(len(page))
-            yield from (self._problem(record, met[record.problem_id]) for record in page)
+            yield from (self._problem(record, met[record.problem_id], known[record.problem_id]) for record in page)
             after = page[-1].problem_id
 
-    def _problem(self, record: ProblemRecord, met: datetime) -> Line:
+    def _problem(self, record: ProblemRecord, met: datetime, known: datetime) -> Line:
         # An earlier version of a row that cannot be used may be online; its editor should know that.
         event_id = None if record.kind is ProblemKind.WARNING else record.event_id
-        points = tuple(
-            Point(REASON_TEXTS[one.code], text_of(one.column or _plain(one.field)), text_of(one.found), text_of(one.hint))
-            for one in record.reasons
-        )
+        say, is_fresh = self.words.say, self._is_fresh(met)
+        is_known = record.event_id is not None or not self._is_fresh(known)
+        points = tuple(self._point(reason) for reason in record.reasons)
         if record.candidate is not None:
-            points = (Point(f"It looks like the event with the identifier {text_of(str(record.candidate))}."),)
+            points = (Point(_say(self.words, "held", other=text_of(str(record.candidate)))),)
         return Line(
-            at=text_of(record.origin),
-            name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",
-            is_new=self._is_new(met),
+            at=text_of(place_in_words(record.origin, self.words)),
+            name=say("identifier {key}", key=text_of(record.row_key)) if record.row_key else say("without an identifier"),
+            is_new=is_fresh and not is_known,
+            is_changed=is_fresh and is_known,
             event_id=event_id,
             link=self._link(event_id),
             points=points,
             cells=tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell),
-            note="" if event_id is None else "An earlier version of this row is online, and stays as it is.",
+            note="" if event_id is None else _say(self.words, "online_before"),
         )
 
+    def _point(self, reason: Reason) -> Point:
+        field = plain_field(reason.field, self.words)
+        says, advice = self.words.problem(reason, field), self.words.advice(reason)
+        return Point(text_of(says), text_of(reason.column or field), text_of(advice))
+
     def _entry(self, record: RowRecord, section: SectionName) -> Line:
-        event = record.event
-        zone, when = event.get("timezone"), " ".join(str(event.get("startAt", ""))[:16].split("T"))
+        event, words = record.event, self.words
+        zone, when = event.get("timezone"), str(event.get("startAt", ""))[:16]
+        if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d", when):
+            when = words.say("{at:moment}", at=when)
         is_changed = section is SectionName.CHANGED
-        since = {SectionName.GONE: record.vanished_at, SectionName.CHANGED: None, SectionName.EARLIER: None}
-        changes = _changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
-        text = "" if changes else _text(record, section)
-        where = _plain(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
+        changes = self._changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
+        text = "" if changes else _text(record, section, words)
+        where = plain_field(record.answer.field, words) if section is SectionName.REFUSED and record.answer else ""
+        is_new = self._is_fresh(record.vanished_at if section is SectionName.GONE else record.created_at)
         return Line(
-            at=text_of(record.origin),
+            at=text_of(place_in_words(record.origin, words)),
             name=text_of(str(event.get("title", "")) or record.row_key),
             when=text_of(f"{when} ({zone})" if zone and when else when),
-            is_new=self._is_new(since.get(section, record.created_at)),
+            is_new=is_new,
+            is_changed=not is_new and section in _DIFFERING and self._is_fresh(record.updated_at),
             event_id=record.event_id,
             link=self._link(record.event_id),
             points=(Point(text, where),) if text else (),
             changes=changes,
         )
 
-    def _is_new(self, at: datetime | None) -> bool:
+    def _changes(self, record: RowRecord) -> tuple[FieldChange, ...]:
+        found = payload_diff(record.shown, record.drift_body or record.shown)
+        return tuple(
+            FieldChange(plain_field(one.path, self.words), text_of(shown(one.delivered)), text_of(shown(one.now)))
+            for one in found
+            if one.is_changed
+        )
+
+    def _is_fresh(self, at: datetime | None) -> bool:
         return self.since is not None and at is not None and at >= self.since
 
     def _link(self, event_id: int | None) -> str:
         return "" if event_id is None else self.link.replace("{id}", str(event_id))
 
 
-def _changes(record: RowRecord) -> tuple[FieldChange, ...]:
-    fields = (one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed)
-    return tuple(FieldChange(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
+def _say(words: Words, name: str, **values: object) -> str:
+    return words.say(_WORDS[name], **values)
 
 
-def _text(record: RowRecord, section: SectionName) -> str:
+_DIFFERING = {SectionName.CHANGED, SectionName.EARLIER}
+_PLACE = re.compile(r"(?:'(?P<tab>(?:[^']|'')+)'|(?P<name>.+?))(?::|![A-Z]*)(?P<row>\d+)(?: \(record \d+\))?", re.DOTALL)
+
+
+def place_in_words(origin: str, words: Words) -> str:
+    """Return where a row stands, `events.csv:41` as `Row 41 of events.csv`; a record's id stays as it is."""
+    found = _PLACE.fullmatch(origin)
+    if found is None:
+        return origin
+    name = found["name"] or found["tab"].replace("''", "'")
+    return words.say("Row {row} of {name}", row=found["row"], name=name)
+
+
+def _text(record: RowRecord, section: SectionName, words: Words) -> str:
     """Return what the editor should know of an entry, "" if nothing."""
     match section:
         case SectionName.CHANGED:
-            return str(_WORDS["drift"].get(record.drift_kind, "Its cover image is another one."))
+            drift = _WORDS["drift"].get(record.drift_kind)
+            return words.say(drift) if drift else _say(words, "image_changed")
         case SectionName.GONE:
-            since = "" if record.vanished_at is None else f" since the read of {record.vanished_at:%Y-%m-%d}"
-            return f"{'Left out of what is put online' if record.vanished_by else 'Not in your file'}{since}."
+            gone = _WORDS["gone"]["by_rule" if record.vanished_by else "not_there"]
+            return words.say(gone, day=(record.vanished_at or record.updated_at).date())
         case SectionName.EARLIER:
-            return f"Earlier versions that are still online: event {', '.join(map(str, record.earlier_event_ids))}."
+            return _say(words, "earlier", events=", ".join(map(str, record.earlier_event_ids)))
         case SectionName.REFUSED:
             message = record.answer and (record.answer.issue or record.answer.message)
-            return f"The service says: {text_of(message)}" if message else "The service did not accept it."
+            return _say(words, "service_says", message=text_of(message)) if message else _say(words, "not_accepted")
         case SectionName.ONLINE:
-            return "As a draft: one of us has to publish it." if record.event.get("status") == "draft" else ""
+            return _say(words, "draft") if record.event.get("status") == "draft" else ""
         case _:
-            return str(_WORDS["states"].get(record.state, _WORDS["states"]["other"]))
+            states = _WORDS["states"]
+            return words.say(states.get(record.state, states["other"]))
 
 
 def text_of(text: str) -> str:
@@ -388,11 +448,25 @@ def text_of(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _plain(path: str) -> str:
-    """Return a field of the payload in words, `approxLocation.city` as `approx location, city`."""
-    first, dot, rest = path.partition(".")
-    words = _WORDS["fields"].get(first) or "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in first)
-    return f"{words}, {rest.replace('.', ', ')}" if dot else words
+def plain_field(path: str, words: Words) -> str:
+    """Return a field of the payload in words, `startAt` as `start`; one without words of ours as the service calls it."""
+    first, dot, rest = re.sub(r"\[\d+\]", "", path).partition(".")
+    known = _WORDS["fields"]
+    if whole := known.get(f"{first}{dot}{rest}"):
+        return words.say(whole)
+    name = words.say(known[first]) if first in known else first
+    return f"{name}, {rest.replace('.', ', ')}" if dot else name
+
+
+_MADE_AT = re.compile(r'<meta name="eventsync-report" content="([^"]+)">')
+
+
+def _made_before(file: Path) -> datetime | None:
+    """Return when the page was made that a file holds, None if it holds none."""
+    with suppress(OSError, ValueError), file.open(encoding="utf-8", errors="replace") as page:
+        found = _MADE_AT.search(page.read(2_000))
+        return datetime.fromisoformat(found[1]) if found else None
+    return None
 
 
 def _since(text: str | None, made_at: datetime) -> datetime | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
@@ -24,11 +24,13 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
+    from mappings.sentences import Words
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run_report import Unmapped, unmapped_of, unmapped_table
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
+    from pipelines.run.write_back import standing_of
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -88,19 +90,21 @@ def rows(
     with open_state() as reader:
         name, scope = reader.find_feed(feed)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
-        listed = islice(found, most)
-        rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
-        count = 0 if csv is None else write_csv(csv, map(_csv_of, rows or listed))
-        is_more = next(found, None) is not None
+        rows = list(islice(found, most)) if csv is None or as_json else []  # of a file for people, no row is kept
+        is_more = bool(rows) and next(found, None) is not None
+        count = 0
+        if csv is not None:
+            lines = _csv_rows(reader.queries, scope, choices, Words(reader.language(name))) if scope else iter(())
+            count = write_csv(csv, islice(lines, most))
         elsewhere = "" if scope else reader.elsewhere_sentence()
     output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
         output.note(f"{csv}: {counted(count, 'row')}")
         return 0
-    lines = [
+    table = [
         (str(one["state"]), one["place"], one["row_key"], str(one["event_id"] or ""), one["problem"], one["hint"]) for one in rows
     ]
-    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, lines)
+    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, table)
     more = f"the first {most}; --limit shows more, --csv FILE writes all" if is_more else ""
     output.note(*filter(None, (elsewhere, more)))
     return 0
@@ -188,6 +192,8 @@ class UnmappedValues(TypedDict):
 
 
 _SHOWN = 100
+_NOT_STATES = frozenset({"resent", "drift", "vanished", "earlier"})
+"""Words of `--state` that are about something else than an entry's state."""
 _COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
 
 
@@ -238,7 +244,7 @@ def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
 
 def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
     """Return a ledger entry: with what the list asked for is about, or else with what its state means."""
-    is_about_state = choice not in {RESENT, Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER}
+    is_about_state = choice not in _NOT_STATES
     problem, hint = _state_texts(record, feed) if is_about_state else _choice_texts(record, feed, choice)
     if record.is_set_aside and choice != RESENT:
         hint = f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
@@ -350,18 +356,29 @@ class CsvRow(NamedTuple):
     cells: Mapping[str, str]
 
 
-def _csv_of(row: ProblemRow | Entry) -> CsvRow:
-    """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
-    if "reasons" in row:
-        problem = cast("ProblemRow", row)
-        named = [(f"{reason.column}: " if reason.column else "", reason) for reason in problem["reasons"]]
-        says = " ".join(column + REASON_TEXTS[reason.code] for column, reason in named)
-        online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
-        hint = "; ".join(column + reason.hint for column, reason in named if reason.hint)
-        return CsvRow(problem["place"], says + online, hint, problem["cells"])
-    cells = {"row key": row["row_key"], "state": row["state"], "event": str(row["event_id"] or "")}
-    cells |= {name: str(row["event"].get(name, "")) for name in ("title", "startAt", "status")}
-    return CsvRow(row["place"], row["problem"], row["hint"], cells)
+def _csv_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str], words: Words) -> Iterator[CsvRow]:
+    """Yield rows as they stand in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
+    for choice in choices:
+        if choice in tuple(ProblemKind):
+            yield from (_csv_problem(record, words) for record in queries.every_problem(scope, ProblemKind(choice)))
+            continue
+        for record in queries.every_row(scope, filter_of(choice)):
+            state = choice if choice in _NOT_STATES else record.state.value
+            cells = {"row key": record.row_key, "state": state, "event": str(record.event_id or "")}
+            cells |= {name: str(record.event.get(name, "")) for name in ("title", "startAt", "status")}
+            yield CsvRow(record.origin, standing_of(record, words), "", cells)
+
+
+def _csv_problem(record: ProblemRecord, words: Words) -> CsvRow:
+    problems, advice = dict[str, None](), dict[str, None]()
+    for reason in record.reasons:
+        column = f"{reason.column}: " if reason.column else ""
+        problems[column + words.problem(reason)] = None
+        if hint := words.advice(reason):
+            advice[column + hint] = None
+    if record.event_id is not None and record.kind is not ProblemKind.WARNING:
+        problems[words.say("An earlier version of this row is online, and stays as it is.")] = None
+    return CsvRow(record.origin, "\n".join(problems), "\n".join(advice), record.cells)
 
 
 def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:

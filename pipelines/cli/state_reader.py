@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
-from mappings.errors import ConfigError
+from mappings.errors import ConfigError, SyncError
 from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
-from mappings.spec.feed import PublishPolicy
+from mappings.spec.feed import Language, PublishPolicy
 from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
@@ -101,6 +101,12 @@ class StateReader:
     def feed_name(self, word: str) -> FeedName:
         """Return the feed that a word means. Raises `ConfigError` where there is none."""
         return FeedName(word) if self.scopes_of(word) else one_feed(self.settings, word).feed
+
+    def language(self, feed: FeedName) -> Language:
+        """Return the language of a feed's pages and files: English where no mapping file that can be read says another."""
+        with suppress(SyncError):
+            return one_feed(self.settings, feed).language
+        return "en"
 
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""

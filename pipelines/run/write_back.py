@@ -7,8 +7,10 @@ found by their key, read again after each write, and corrected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
+from typing import get_args
 from urllib.parse import urlsplit
 
 from connectors.addresses import is_loopback
@@ -16,9 +18,10 @@ from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
 from mappings.compiler.payload import ReadKey, compile_key
 from mappings.errors import SyncError
-from mappings.reasons import REASON_TEXTS, Reason
+from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
-from mappings.spec.feed import FeedMapping
+from mappings.sentences import Words
+from mappings.spec.feed import FeedMapping, Language
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
 from pipelines.run.signals import is_stop_asked, signals_raised
@@ -28,9 +31,7 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
-_GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
-STALE = (REJECTED, WAITS)
-"""Beginnings of a status that is deleted once nothing is known of the row."""
+GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
 _LONGEST = 500
 """Characters of a problem: a cell is no page."""
 AT_ONCE = 2 * 1024 * 1024
@@ -44,12 +45,24 @@ _REHEARSING = "nothing was written back into the sheet: the service is one of th
 _STOPPED = "the run was asked to stop: what is missing will be written by the next run"
 _MOVING = "somebody is moving its rows at this moment: what is missing will be written by the next run"
 _STUBBORN = "some cells do not keep what is written: is there a formula, or a rule for what may stand there?"
-_DRIFTS = {
+_HELD_LIKE, _VANISHED, _EARLIER = "held like", "vanished", "earlier"
+SENTENCES: Mapping[str, str] = {
     DriftKind.TO_PUBLISH: "The event is still a draft; it is published by hand.",
     DriftKind.CANCELLED: "Cancelled here since the event was sent; it is withdrawn by hand.",
     DriftKind.RETURNED: "The event was removed by hand; one of us decides whether it is put online again.",
     DriftKind.EDITED: "Changed here since the event was sent; the event is changed by hand.",
+    EntryState.DELIVERED_UNCONFIRMED: "The event is there; its number is not known yet.",
+    EntryState.REFUSED: "The service did not accept it.",
+    EntryState.PENDING: "Not sent yet.",
+    EntryState.BLOCKED: "We have no access to its channel yet.",
+    EntryState.UNCERTAIN: "The service has not answered clearly; it will be asked again.",
+    EntryState.CONFLICT: "The service knows this row as something else; one of us has to look at it.",
+    EntryState.HELD: "It looks like an event that we know already; one of us has to look at it.",
+    _HELD_LIKE: "It looks like the event with the identifier {other}; one of us has to look at it.",
+    _VANISHED: "Not in the file, or left out, since the read of {day:date}. If it is called off, tell us: we remove it by hand.",
+    _EARLIER: "Sent again as it is now; we remove the earlier versions by hand.",
 }
+"""What the editor should know of an event, by its state, or by how its row differs from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +102,8 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
         return WrittenBack(problem=_STOPPED)
     try:
         with signals_raised(), open_status_sheet(source, frozenset(column.column for column in keys), settings.access) as sheet:
-            statuses = _read_statuses(queries, FeedScope(settings.destination, mapping.feed), len(keys))
+            words, scope = Words(mapping.language), FeedScope(settings.destination, mapping.feed)
+            statuses = _read_statuses(queries, scope, words, len(keys))
             return write_back(sheet, source.write_back, compile_key(keys), statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
@@ -136,7 +150,7 @@ def _differing(
             is_joined = known.problem and not columns.problem
             texts[columns.status] = f"{known.status}: {known.problem}" if is_joined else known.status
             texts |= {columns.event_id: ", ".join(map(str, known.event_ids)), columns.problem: known.problem}
-        elif row.cells.get(columns.status, "").partition(":")[0] in STALE:
+        elif row.cells.get(columns.status, "").partition(":")[0] in _stale_words():
             texts = dict.fromkeys(columns.names, "")
         else:
             texts = {name: "" for name in columns.names if row.cells.get(name) in own}
@@ -151,16 +165,23 @@ def _portion(cells: Sequence[StatusCell]) -> list[StatusCell]:
     return [cell for cell, size in zip(cells, sizes, strict=True) if size <= AT_ONCE]
 
 
-def _read_statuses(queries: LedgerQueries, scope: FeedScope, row_parts: int) -> Mapping[RowKey, RowStatus]:
+def _read_statuses(queries: LedgerQueries, scope: FeedScope, words: Words, row_parts: int) -> Mapping[RowKey, RowStatus]:
     """Return the status of every row that the ledger, or the last read, knows by its key; a key has `row_parts` columns."""
     statuses: dict[RowKey, RowStatus] = {}
     for record in queries.every_row(scope, RowFilter()):
-        add_status(statuses, record.row_key, _status_of(record), row_parts)
+        add_status(statuses, record.row_key, status_of(record, words), row_parts)
     for problem in queries.every_problem(scope, ProblemKind.REJECTED):
         if problem.row_key:
-            status = RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons))))
+            sentences = (_sentence(reason, words) for reason in problem.reasons)
+            status = RowStatus(REJECTED, problem=_short("\n".join(sentences)))
             add_status(statuses, problem.row_key, status, row_parts)
-    return statuses
+    return {key: replace(status, status=words.say(status.status)) for key, status in statuses.items()}
+
+
+@cache
+def _stale_words() -> frozenset[str]:
+    """Return the beginnings of a status, in any language, that is deleted once nothing is known of the row."""
+    return frozenset(Words(language).say(word) for language in get_args(Language) for word in (REJECTED, WAITS))
 
 
 def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus, row_parts: int) -> None:
@@ -168,40 +189,45 @@ def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus
     row = next(names_of(key, row_parts))
     known = statuses.get(row)
     if known is not None:
-        word = min(known.status, status.status, key=_GRAVEST_FIRST.index)
+        word = min(known.status, status.status, key=GRAVEST_FIRST.index)
         problems = dict.fromkeys(filter(None, (*known.problem.split("\n"), status.problem)))
         status = RowStatus(word, (*known.event_ids, *status.event_ids), "\n".join(problems)[:_LONGEST])
     statuses[row] = status
 
 
-def _status_of(record: RowRecord) -> RowStatus:
+def status_of(record: RowRecord, words: Words) -> RowStatus:
+    """Return what became of an event: its status, which is yet to be translated, and what its editor should know of it."""
     is_removed, drift = record.removed_at is not None, record.drift_kind
     ids = (*record.earlier_event_ids, *([] if is_removed or record.event_id is None else [record.event_id]))
     if record.is_set_aside or record.state is EntryState.SUPERSEDED or (is_removed and not drift):
         return RowStatus(ASIDE, ids)
     if is_removed:
-        return RowStatus(WAITS, ids, _DRIFTS[DriftKind.RETURNED])
-    shown = record.event.get("status")
-    event = str(shown) if shown in {PUBLISHED, DRAFT} else SENT
-    other, answer = f" (identifier {record.candidate})" if record.candidate else "", record.answer
-    about = "" if answer is None else f"{answer.field}: {answer.issue}" if answer.issue else answer.message
-    texts = {
-        EntryState.DELIVERED: (event, _DRIFTS[drift] if drift else ""),
-        EntryState.DELIVERED_UNCONFIRMED: (event, "The event is there; its number is not known yet."),
-        EntryState.REFUSED: (REJECTED, f"The service did not accept it{f': {about}' if about else '.'}"),
-        EntryState.PENDING: (WAITS, "Not sent yet."),
-        EntryState.BLOCKED: (WAITS, "We have no access to its channel yet."),
-        EntryState.UNCERTAIN: (WAITS, "The service has not answered clearly; it will be asked again."),
-        EntryState.CONFLICT: (WAITS, "The service knows this row as something else; one of us has to look at it."),
-        EntryState.HELD: (WAITS, f"It looks like an event that we know already{other}; one of us has to look at it."),
-    }
-    status, problem = texts[record.state]
-    return RowStatus(status, ids, _short(problem))
+        return RowStatus(WAITS, ids, words.say(SENTENCES[DriftKind.RETURNED]))
+    if record.state is EntryState.DELIVERED or record.state is EntryState.DELIVERED_UNCONFIRMED:
+        shown = record.event.get("status")
+        event = str(shown) if shown in {PUBLISHED, DRAFT} else SENT
+        sentence = SENTENCES.get(record.state) or (SENTENCES[drift] if drift else "")
+        return RowStatus(event, ids, words.say(sentence))
+    problem = words.say(SENTENCES[record.state])
+    if record.state is EntryState.HELD and record.candidate:
+        problem = words.say(SENTENCES[_HELD_LIKE], other=str(record.candidate))
+    elif record.state is EntryState.REFUSED and record.answer is not None:
+        problem = " ".join(filter(None, (problem, record.answer.issue or record.answer.message)))
+    return RowStatus(REJECTED if record.state is EntryState.REFUSED else WAITS, ids, _short(problem))
 
 
-def _sentence(reason: Reason) -> str:
-    cell = reason.column or reason.field
-    return f"{f'{cell}: ' if cell else ''}{REASON_TEXTS[reason.code]}{f' ({reason.hint})' if reason.hint else ''}"
+def standing_of(record: RowRecord, words: Words) -> str:
+    """Return what the editor of the row should know of its event, also where the row itself is gone."""
+    if problem := status_of(record, words).problem:
+        return problem
+    if record.vanished_at is not None:
+        return words.say(SENTENCES[_VANISHED], day=record.vanished_at.date())
+    return words.say(SENTENCES[_EARLIER]) if record.earlier_event_ids else ""
+
+
+def _sentence(reason: Reason, words: Words) -> str:
+    cell = f"{reason.column}: " if reason.column else ""
+    return " ".join(filter(None, (cell + words.problem(reason), words.advice(reason))))
 
 
 def _short(text: str) -> str:

@@ -50,7 +50,8 @@ def warned(row: MappedRow) -> Problem:
 
 def held(place: str, row_key: RowKey, candidate: Candidate | None, cells: Mapping[str, str]) -> Problem:
     """List a row that looks like a known event under another key."""
-    reason = Reason(ReasonCode.TWIN, "", "", row_key, f"the other identifier is {candidate}" if candidate else "")
+    hint, other = (f"the other identifier is {candidate}", {"other": str(candidate)}) if candidate else ("", {})
+    reason = Reason(ReasonCode.TWIN, "", "", row_key, hint, particulars=other)
     return Problem(ProblemKind.HELD, row_key, place, (reason,), cells)
 
 

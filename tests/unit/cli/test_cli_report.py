@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.cli.conftest import ROWS, Desk
 
+from mappings.sentences import Words
 from pipelines.cli.report import MOST_LINES, Line, Point, Report, Section, SectionName, text_of, write_page
 
 EDITED = (
@@ -76,14 +77,15 @@ def page_of(desk: Desk, *words: str) -> tuple[str, Page]:
 def test_the_editor_reads_what_to_mend_what_is_online_what_differs_and_what_is_gone(reported: Desk) -> None:
     text, page = page_of(reported, "--link", "https://events.example/e/{id}")
     for section, shown in (
-        ("mend", "events.csv:3"),
-        ("mend", "GENRE poetry : This value is not in the agreed list."),
-        ("mend", "All cells of events.csv:4"),
+        ("mend", "Row 3 of events.csv"),
+        ("mend", 'GENRE : "poetry" is not one of the words that we know here. We know "concert" and "play", for example.'),
+        ("mend", "All cells: Row 4 of events.csv"),
         ("mend", "<script>alert(1)</script>"),
         ("held", "Rows held back as copies (1)"),
+        ("changed", "Jazz changed 1 May 2030"),
         ("changed", "title : online Jazz , in your file Jazz again"),
         ("gone", "Othello"),
-        ("online", "Hamlet 2030-05-03 20:00 (Europe/Warsaw)"),
+        ("online", "Hamlet 3 May 2030, 20:00 (Europe/Warsaw)"),
     ):
         assert shown in page.words[section]
     assert ("under-way" in page.words, "An earlier version" in page.words["mend"]) == (False, False)
@@ -141,10 +143,14 @@ def test_many_rows_are_folded_and_the_same_problem_is_told_once(desk: Desk) -> N
     with desk.service():
         desk.sync(code=5)
         text, page = page_of(desk)
-    many = ("Rows to mend, 201 to 250", "The same problem, many times", "poetry This value is not in the agreed list. 250")
+    many = (
+        "Rows to mend, 201 to 250",
+        "The same problem, many times",
+        'GENRE "poetry" is not one of the words that we know here. 250',
+    )
     assert [shown for shown in many if shown not in page.words["mend"]] == []
-    assert page.words["mend"].count("All cells of") == 250
-    assert "Nothing new was put online after the last read: too many of its rows cannot be used." in text
+    assert page.words["mend"].count("All cells: ") == 250
+    assert "Nothing new was put online after the last read. Too many of its rows cannot be used." in text
     assert desk.told("report", "town-hall")["stopped_by"] == ["rejected"]
 
 
@@ -158,7 +164,7 @@ def test_a_text_that_no_page_can_show_is_shown_by_its_signs(desk: Desk) -> None:
 
 
 def lines(count: int) -> Iterator[Line]:
-    points = (Point("Wrong.", found="x" * 1_000),)
+    points = (Point("x" * 1_000),)
     return (Line(at=f"events.csv:{number}", name="A row", is_new=True, points=points) for number in range(count))
 
 
@@ -168,7 +174,7 @@ def page_with(folder: Path, name: SectionName, shown: Iterable[Line], room: int 
     section.fill(shown, room)
     told = {"feed": "town-hall", "service": "", "made_at": at, "read_at": at, "is_whole": False, "rows_read": None, "since": None}
     page = Report(**told, stopped_by=(), sections={}, html=None, bytes=None)  # type: ignore[typeddict-item]
-    size = write_page(page, [section], folder / "page.html")
+    size = write_page(page, [section], folder / "page.html", Words())
     written = (folder / "page.html").read_bytes()
     assert (len(written), [path.name for path in folder.iterdir()]) == (size, ["page.html"])
     return section, " ".join(written.decode("utf-8").split())
@@ -182,7 +188,7 @@ def test_a_page_without_room_left_says_what_it_leaves_out_and_where_all_is(tmp_p
     assert (len(section.lines), section.total, section.new) == (3, 50, 50)
     assert "47 more are not on this page" in said
     assert "eventsync rows town-hall --state rejected --csv" in said
-    assert "Only what had changed was read then" in said
+    assert "Only a part of it was read then" in said
     _, said = page_with(tmp_path, SectionName.UNDER_WAY, lines(2), room=1)
     assert "1 more is not on this page, which would be too large with it." in said
     assert "eventsync rows" not in said, "its rows are of several states"

@@ -57,7 +57,7 @@ run
 source 1,,2030-05-01,19:30,,concert / 5 / 6
 run
 rows --state rejected => {rows: [{event_id: <Jazz>, problem: "…online as event <Jazz>, row now unusable"}]}
-rows --state rejected --csv out.csv => 0 | An earlier version of this row is online.
+rows --state rejected --csv out.csv => 0 | An earlier version of this row is online
 report --html page.html => 0 | An earlier version of this row is online
 # a row that a rule leaves out is vanished by that rule everywhere
 run
@@ -124,8 +124,8 @@ explain 5 => {lists: live, ledger: [{state: delivered, row_key: '5'}]}
 # the CSV file repeats the partner's columns, and no cell of it is a formula
 run twice
 rows --state rejected --csv out.csv => 0 | "ID","TITLE","DAY","HOUR","KIND","GENRE","place","problem","hint"
-rows --state rejected --csv out.csv => 0 | events.csv:3 | DAY: This is not a date
-rows --state rejected --csv out.csv => 0 | "'=HYPERLINK(1)" | This value is not in the agreed list.
+rows --state rejected --csv out.csv => 0 | events.csv:3 | DAY: ""2030-13-01"" is not a date. | DAY: Enter one like 2026-03-31.
+rows --state rejected --csv out.csv => 0 | "'=HYPERLINK(1)" | ""poetry"" is not one of the words
 rows --state drift --csv out.csv => 0 | "row key","state","event" | "1","drift",
 # status needs no service and names the one that was run against
 run

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mappings.compiler.mapper import compile_with_problems
+from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.draft.guesses import (
     UNKNOWN,
     Column,
@@ -20,6 +22,7 @@ from mappings.draft.guesses import (
     Role,
     RoleGuess,
     Surety,
+    ZoneGuess,
     agreed_order,
     comment,
     country_language,
@@ -31,12 +34,15 @@ from mappings.draft.guesses import (
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes
 from mappings.event import Directory
-from mappings.lint.warnings import FILL_IN_NAME
+from mappings.lint.warnings import FILL_IN, FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
-_CANCELLED = ("cancel", "annul", "abgesagt", "odwolan", "odwołan", "storn", "canceled", "中止", "취소", "取消")
+_CANCELLED = re.compile(
+    r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
+    re.IGNORECASE,
+)
 _UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID tells a single day that was changed from its series'
 _NO_ZONE = "zone of events that name none: put the one whose clocks the partner means, such as Europe/Lisbon"
 _ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
@@ -69,25 +75,31 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     columns = read_columns(sample.columns, sample.rows, lists)
     roles = guess_roles(columns)
     key, key_guess = guess_key(columns, roles)
+    has_zones = Role.ZONE in roles and not zone and not is_calendar
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
     times, time_guesses = _read_times(roles, columns, order)
     if is_calendar:
         guesses = [Guess("key", "UID", "sure", _UID), Guess("endAt", "DTEND", "sure", _ENDS)]
         guesses += [] if zone else [Guess("timezone", "", "unsure", _NO_ZONE)]
     else:
-        guesses = [key_guess]
-        if not zone and Role.ZONE not in roles:
-            guesses.append(Guess("timezone", clocks.column, clocks.surety, clocks.why))
-        guesses += time_guesses
+        guesses = [key_guess, *([] if zone else [_zone_guess(roles.get(Role.ZONE), clocks)]), *time_guesses]
     guesses += _field_guesses(roles)
     played = {role.value: roles[role].column if role in roles else None for role in Role}
-    status, country = played["status"], played["country"]
+    status, country, zones, title = (played[name] for name in ("status", "country", "zone", "title"))
+    usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone" if clocks.zone else ""
     if zone:
         timezone = flow(zone)
-    elif played["zone"] and not is_calendar:
-        timezone = f"{{from: {column_text(played['zone'].name)}, do: [zone]}}"
+    elif has_zones and zones and zones.is_full:
+        timezone = f"{{from: {column_text(zones.name)}, do: [zone]}}"
+    elif has_zones:
+        timezone, usual_zone = "$zone", "usual_zone" if usual_zone == "zone" else usual_zone
     else:
-        timezone = "$zone" if clocks.surety == "likely" or clocks.by_country else f"${FILL_IN_NAME}zone"
+        timezone = "$zone" if clocks.by_country else f"${usual_zone}"
+    off = Counter(filter(None, map(_cancelling_word, title.filled if title else ())))
+    if off and title:
+        why = f"{off.total():,} of {len(title.filled):,} titles begin with {', '.join(off)}: such events are left out"
+        guesses.append(Guess("cancelled", title.name, "likely", why))
+    start = times.get("days") or times.get("starts")
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
         played,
         feed=feed,
@@ -99,15 +111,35 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         times=dict.fromkeys(("days", *_NAMES.values())) | times,
         words=played["title"] or columns[0],
         clocks=clocks,
+        usual_zone=usual_zone,
+        day="$day" if "days" in times else "$starts",
+        kind=start.times.kind if start else "",
+        cancelled_title=rf"^\W*(?:{'|'.join(map(re.escape, off))})",
         timezone=timezone,
         guesses={guess.about: guess for guess in guesses},
         most_mapped=_MOST_MAPPED,
-        cancelled=[text for text in status.counts if any(word in text.casefold() for word in _CANCELLED)] if status else [],
+        cancelled=[text for text in status.counts if _CANCELLED.search(text)] if status else [],
         languages=country_language(country)[0] if country else (),
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
     return text, (*sample.source.guesses(), *guesses)
+
+
+def _cancelling_word(title: str) -> str:
+    """Return the word for cancelled that a title begins with, "" if it does not."""
+    found = _CANCELLED.search(title)
+    return found[0].casefold() if found and not any(map(str.isalnum, title[: found.start()])) else ""
+
+
+def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:
+    if named is None:
+        return Guess("timezone", clocks.column, clocks.surety, clocks.why)
+    column = named.column
+    if column.is_full:
+        return Guess("timezone", column.name, named.surety, f"{named.why}, and each of its cells is a zone")
+    filled = f'"{column.name}" names it in {len(column.filled):,} of {len(column.cells):,} rows; for the others: {clocks.why}'
+    return Guess("timezone", column.name, clocks.surety, filled)
 
 
 def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
@@ -128,8 +160,7 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
 def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], guesses: Sequence[Guess]) -> Iterator[Guess]:
     """Yield the columns with something in them that the draft does not read, so that none is forgotten unseen."""
     used = {name for guess in guesses for name in (guess.column, *guess.column.split(", "))}
-    silent = (Role.STATUS, Role.ZONE, *([Role.PRICE] if Role.URL in roles else []))
-    used |= {roles[role].column.name for role in silent if role in roles}
+    used |= {roles[role].column.name for role in (Role.STATUS, Role.ZONE) if role in roles}
     if names := [column.name for column in columns if column.filled and column.name not in used]:
         yield Guess("left aside", ", ".join(names), "unsure", "the draft does not read these columns: map those that matter")
 
@@ -142,6 +173,7 @@ def feed_name(title: str) -> str:
 
 
 _NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock"}
+_WITH_CLOCK = ("datetime", "moment")
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
 
@@ -167,25 +199,29 @@ def _read_times(
     if not order:
         order, proof = agreed_order(columns)
     times = {role: found.in_order(order) for role in _NAMES if role in roles and (found := roles[role].column.times)}
-    kind = times[Role.START].kind if Role.START in times else ""
-    if kind in ("datetime", "moment"):  # it has a clock of its own
+    if Role.START not in times:
+        return {}, [Guess("startAt", "", "unsure", _NO_DATES)]
+    kind, clock = times[Role.START].kind, times.get(Role.CLOCK)
+    if kind in _WITH_CLOCK:
         times.pop(Role.CLOCK, None)
     if kind == "dates":  # no last day belongs to all of them
         times.pop(Role.END, None)
+    if Role.END in times and times[Role.END].kind in _WITH_CLOCK:
+        times.pop(Role.END_CLOCK, None)
+    elif Role.END_CLOCK not in times and clock and clock.is_range:
+        times[Role.END_CLOCK] = clock
     readings: dict[str, _Reading] = {}
     for role, found in times.items():
         name = "days" if kind == "dates" and role is Role.START else _NAMES[role]
-        guess = _time_guess(role, roles[role], found, order, proof)
-        half = "start" if found.is_range else ""
-        readings[name] = _Reading(roles[role].column.name, found, found.is_ambiguous and not order, half, guess)
-    if Role.END not in roles:
-        starts, clock = readings.get("starts"), readings.get("clock")
-        if clock and clock.half and "end_clock" not in readings:
-            readings["end_clock"] = _Reading(clock.column, clock.times, half="end")
-        if starts and kind == "date_range" and not starts.is_open:
-            readings["ends"] = _Reading(starts.column, starts.times, half="end")
-    guesses = [reading.guess for reading in readings.values() if reading.guess]
-    return readings, guesses if kind else [*guesses, Guess("startAt", "", "unsure", _NO_DATES)]
+        is_second = role is Role.END_CLOCK and found is clock
+        played = roles[Role.CLOCK if is_second else role]
+        guess = _time_guess(role, played, found, order, proof)
+        half = "" if not found.is_range else "end" if is_second else "start"
+        readings[name] = _Reading(played.column.name, found, found.is_ambiguous and not order, half, guess)
+    starts = readings.get("starts")
+    if Role.END not in times and starts and kind == "date_range" and not starts.is_open:
+        readings["ends"] = _Reading(starts.column, starts.times, half="end")
+    return readings, [reading.guess for reading in readings.values() if reading.guess]
 
 
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
@@ -207,10 +243,10 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))
 
 
-_FIELDS_SHOWN = ("title", "startAt", "endAt", "locationName")
+_FIELDS_SHOWN = ("title", "locationName")
 _LONGEST_CELL = 200
 _TRIED = 300
-_ANY_DAY = "2026-01-01T00:00:00+00:00"
+_ANY_DAY = "2026-01-01"
 
 
 def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> str:
@@ -221,31 +257,39 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     """
     mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
-
-    def outcomes_of(cells: dict[str, str]) -> Sequence[RowOutcome]:
-        return mapper.outcomes(SourceRow(RowLocation("sample"), dict.fromkeys(mapper.columns, "") | cells))
-
     read = [{name: cell for name, cell in row.items() if name in mapper.columns} for row in rows[:_TRIED]]
     short = [row for row in read if all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in row.values())]
-    tried = [(row, outcomes[0]) for row in short if len(outcomes := outcomes_of(row)) == 1]
+    tried = _single_outcomes(mapper, short)
+    as_of = ""
+    if mapping.leaves_for_later:  # a day before all events, in whatever zone, none is over
+        starts = [orjson.loads(outcome.body)["startAt"] for _, outcome in tried if isinstance(outcome, MappedRow)]
+        as_of = f"{date.fromisoformat(min(starts, default=_ANY_DAY)[:10]) - timedelta(days=1)}T00:00:00+00:00"
+        mapper, _ = compile_with_problems(mapping, Directory(), datetime.fromisoformat(as_of))
+        tried = _single_outcomes(mapper, short)
     events = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
     refused = [(row, outcome) for row, outcome in tried if isinstance(outcome, Rejection)]
     is_keyless = bool(tried) and not refused
     if is_keyless:
         row = tried[0][0] | dict.fromkeys((part.column for part in mapping.key_columns), "")
-        refused = [(row, outcome) for outcome in outcomes_of(row) if isinstance(outcome, Rejection)]
+        refused = [(row, outcome) for row, outcome in _single_outcomes(mapper, [row]) if isinstance(outcome, Rejection)]
+    is_zone_open = f"{FILL_IN_NAME}zone" in mapping.let
+    fields = _FIELDS_SHOWN if is_zone_open else (*_FIELDS_SHOWN, "startAt", "endAt")
     shown: list[tuple[dict[str, str], str, dict[str, str]]] = []
     if events:
         row, payload = max(events, key=lambda one: sum(map(bool, one[0].values())))
-        shown.append((row, "event", {name: str(payload[name]) for name in _FIELDS_SHOWN if name in payload}))
+        shown.append((row, "event", {name: str(payload[name]) for name in fields if payload.get(name, FILL_IN) != FILL_IN}))
     for row, rejection in refused[:1]:
         shown.append((row, "rejected", {reason.field: reason.code.value for reason in rejection.reasons}))
     return text + _TEMPLATES.get_template("examples.yaml.jinja").render(
-        examples=shown,
-        as_of=(events[0][1]["startAt"] if events else _ANY_DAY) if mapping.needs_the_moment else "",
-        is_keyless=is_keyless,
-        any_column=min(mapper.columns),
+        examples=shown, as_of=as_of, is_keyless=is_keyless, is_zone_open=is_zone_open, any_column=min(mapper.columns)
     )
+
+
+def _single_outcomes(mapper: RowMapper, rows: Iterable[dict[str, str]]) -> list[tuple[dict[str, str], RowOutcome]]:
+    """Return what becomes of the rows from which one event, or none, is made."""
+    blank = dict.fromkeys(mapper.columns, "")
+    outcomes = ((row, mapper.outcomes(SourceRow(RowLocation("sample"), blank | row))) for row in rows)
+    return [(row, found[0]) for row, found in outcomes if len(found) == 1]
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -30,7 +30,9 @@ class Role(StrEnum):
     IMAGE = "image"
     URL = "url"
     ZONE = "zone"
+    POSTAL = "postal"
     CITY = "city"
+    DISTRICT = "district"
     COUNTRY = "country"
     PRICE = "price"
     CATEGORY = "category"
@@ -66,6 +68,8 @@ _SCRIPTS = re.compile(
     "(?<=[\u3041-\u30fe\u4e00-\u9fff])(?=[A-Za-z])|(?<=[A-Za-z])(?=[\u3041-\u30fe\u4e00-\u9fff])|(?<=イベント)(?=.)"
 )
 """Where a word ends without a space: between the scripts of a Japanese name, and after the word that many of them begin with."""
+_COMPOUNDS = re.compile(r"\b(start|begin|anfangs|event|ticket|end|eind|slut)(?=dat|tim|zeit|uhr|tid|tijd|tag|day|link|url)")
+"""Words written as one: Startdatum, endtime, Sluttid, Ticketlink."""
 _BREAK = re.compile(r"[\W_]+")
 
 
@@ -74,7 +78,7 @@ def roles_by_name(name: str) -> dict[Role, float]:
     spaced = _SCRIPTS.sub(" ", _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L")))
     folded = unicodedata.normalize("NFKD", spaced)
     bare = unicodedata.normalize("NFC", "".join(char for char in folded if not 0x300 <= ord(char) < 0x370)).casefold()
-    whole = tuple(word for word in _BREAK.split(bare) if word)
+    whole = tuple(word for word in _BREAK.split(_COMPOUNDS.sub(r"\1 ", bare.replace("_", " "))) if word)
     bound = _BOUNDS.get(whole[-1]) if whole else None
     if bound and not all(_roles_of(word) & {Role.START, Role.CLOCK} for word in whole[:-1]):
         bound = None  # the last word does not say that a day or a time begins or ends: `Data do` does, `Nome do` does not
@@ -96,6 +100,7 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
+_WITH_DAY = re.compile(r"\d{4}[-/.]\d{1,2}\b|\b\d{1,2}[./]\d{1,2}(?:[./]|\b)")
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _MOSTLY = 0.8
 _OFTEN = 0.3
@@ -165,8 +170,8 @@ class Column:
 
     @cached_property
     def pictures(self) -> int:
-        """How many cells are addresses of pictures."""
-        return sum(_URL.fullmatch(text) is not None and _PICTURE.search(text) is not None for text in self.filled)
+        """How many cells are addresses of pictures, or paths to them."""
+        return sum(" " not in text and _PICTURE.search(text) is not None for text in self.filled)
 
     @cached_property
     def is_text(self) -> bool:
@@ -180,8 +185,9 @@ class Column:
 
     @cached_property
     def is_code(self) -> bool:
-        """True for identifiers: short, without spaces, with digits in them."""
-        return self._share(_CODE) >= _MOSTLY and self.times is None
+        """True for identifiers: short, without spaces, with digits in them, and neither days nor lists of days."""
+        days = sum(_WITH_DAY.search(text) is not None for text in self.filled)
+        return self._share(_CODE) >= _MOSTLY and self.times is None and days * 2 < len(self.filled)
 
     @cached_property
     def is_counting(self) -> bool:
@@ -244,6 +250,7 @@ def _holds(*kinds: str) -> Callable[[Column], bool]:
 
 
 _is_clock = _holds("time", "clock", "clock_range")
+_is_list_of_days = _holds("dates")
 _is_last_day = _holds("date", "datetime", "moment")
 _is_day = _holds("date", "datetime", "moment", "dates", "date_range")
 
@@ -261,11 +268,17 @@ def _is_picture(column: Column) -> bool:
 
 
 def _is_page(column: Column) -> bool:
-    return column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
+    is_of_event = not {Role.VENUE, Role.IMAGE} & column.roles.keys()
+    return is_of_event and column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
 
 
 def _is_words(column: Column) -> bool:
     return column.is_text and not column.is_counting
+
+
+def _is_town(column: Column) -> bool:
+    with_digits = sum(count for text, count in column.counts.items() if any(map(str.isdigit, text)))
+    return _is_words(column) and with_digits * 2 < len(column.filled)
 
 
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
@@ -278,7 +291,8 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.CLOCK, frozenset({Role.START}), _is_clock),
     (Role.END, frozenset(), _is_last_day),
     (Role.START, frozenset({Role.CLOCK}), _is_day),
-    (Role.CITY, frozenset(), _is_words),
+    (Role.CITY, frozenset(), _is_town),
+    (Role.DISTRICT, frozenset(), _is_town),
     (Role.COUNTRY, frozenset(), _is_words),
     *((role, frozenset(), lambda column: column.is_text and len(column.parts) <= _FEW) for role in (Role.CATEGORY, Role.STATUS)),
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
@@ -289,7 +303,7 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
 
 def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     """Return the parts that are played, each by one column."""
-    free = [column for column in columns if column.filled and Role.ASIDE not in column.roles]
+    free = [column for column in columns if column.filled and not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
     found: dict[Role, RoleGuess] = {}
     for role, other_names, fits in _PARTS:
         names = other_names | {role}
@@ -299,8 +313,16 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
             found[role] = RoleGuess(best, "sure" if clear >= 0.99 else "likely", f'"{best.name}" is called so')
             free.remove(best)
+    city = found.get(Role.CITY)
+    if city and Role.VENUE in city.column.roles and sum(city.column.roles.values()) > 1 and Role.VENUE not in found:
+        # `Ort` is the town beside a venue, or behind a postal code; alone it is the venue.
+        before = columns[max(0, columns.index(city.column) - 1)]
+        if Role.POSTAL not in before.roles:
+            found[Role.VENUE] = found.pop(Role.CITY)
+    if Role.CITY not in found and Role.DISTRICT in found:
+        found[Role.CITY] = replace(found.pop(Role.DISTRICT), surety="likely")
     words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
-    pages = [column for column in free if column.urls >= 0.9 and not column.pictures]
+    pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
     for role, fitting in ((Role.START, list(filter(_is_day, free))), (Role.TITLE, words), (Role.URL, pages)):
         if role not in found and fitting:
             why = f'no name says so, but the cells of "{fitting[0].name}" look like it'
@@ -325,6 +347,8 @@ def agreed_order(columns: Sequence[Column]) -> tuple[str, str]:
 
 
 _MOST_PARTS = 4
+_OF_ROW = frozenset({Role.ID, Role.TITLE, Role.URL})
+"""What the name of an identifier may speak for: one that names a venue, a picture or a day identifies that."""
 _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role.TITLE, Role.URL)
 """What distinguishes rows where no identifier does, the best first."""
 
@@ -332,16 +356,16 @@ _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role
 def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tuple[tuple[Column, ...], Guess]:
     """Return the columns of the best key that the sample allows, and why; there is always one to look at."""
     ids = sorted(filter(_is_id, columns), key=lambda column: (column.is_counting, -column.roles[Role.ID]))
-    others = [column for column in columns if not (column.is_nameless or column.is_counting or Role.ASIDE in column.roles)]
-    codes = [column for column in others if column.is_code and not column.is_number and not column.urls]
-    pages = [column for column in others if column.urls >= 1 and Role.IMAGE not in column.roles and not column.pictures]
+    others = [column for column in columns if not (column.is_nameless or column.is_counting or column.roles.keys() - _OF_ROW)]
+    codes = [column for column in others if column.is_code and not (column.is_number or column.urls or column.pictures)]
+    pages = [column for column in others if column.urls >= 1 and not column.pictures]
     for column in (*ids, *codes, *pages):
         if column.is_full and len(column.counts) == len(column.cells):
             return (column,), _single(column)
     # Rows that differ in nothing but a number that counts them are copies: one row.
     contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
-    played = {role: guess.column for role, guess in roles.items()}
+    played = {role: guess.column for role, guess in roles.items() if not _is_list_of_days(guess.column)}
     lasting = [column for column in ids if not column.is_counting]
     page = [column for role, column in played.items() if role is Role.URL and column.is_full]
     words = [played[role] for role in (Role.TITLE, Role.START) if role in played]
@@ -364,8 +388,8 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
 
 
 def _is_id(column: Column) -> bool:
-    is_named_so = Role.ID in column.roles and Role.ASIDE not in column.roles and not column.is_nameless
-    return is_named_so and column.times is None and bool(column.filled)
+    is_of_row = Role.ID in column.roles and not column.roles.keys() - _OF_ROW
+    return is_of_row and not column.is_nameless and column.times is None and bool(column.filled)
 
 
 def _single(column: Column) -> Guess:

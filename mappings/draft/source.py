@@ -168,7 +168,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BO
 _WIDE = ("cp932", "cp949", "gb18030", "big5")
 _LIKELY = ("windows-1252", "windows-1250", *_WIDE, "windows-1251", "iso-8859-2", "koi8-r")
 """The encodings that files are in; a later standard's Shift-JIS makes another letter of 髙, silently."""
-_LATIN = ("", "windows-1252", "windows-1250", "iso-8859-2")
+_CYRILLIC = ("windows-1251", "koi8-r")
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
 _NO_TEXT = re.compile("[\uf8f0-\uf8f3]")
@@ -185,16 +185,17 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     if _decodes(head, "utf-8", is_whole=is_whole):
         return "utf-8", "every byte decodes as UTF-8", True
     first = head[:_FIRST_BYTES]
+    is_western = _reads_western(first)
     name = _best_encoding(first)
-    if name in _WIDE and _decodes(head, name, is_whole=is_whole):
+    if name in _WIDE and not is_western and _decodes(head, name, is_whole=is_whole):
         return name, f"every byte is text in {name}, and reads as such", False
-    for wide in _WIDE if name in ("", *_WIDE) else ():
-        lines = first.split(b"\n")
-        good = [line for line in lines if _decodes(line, wide, is_whole=True)]
-        bad = len(lines) - len(good)
-        if 0 < bad <= max(1, len(lines) // 10) and _best_encoding(b"\n".join(good)) == wide:
-            return wide, f"all but {bad} lines are text in {wide}: what stands there must be mended at the source", False
-    if name in _LATIN and _reads_western(first):
+    cells = [cell for cell in re.split(rb"[\n;,\t]", first) if not cell.isascii()]
+    for wide in ("utf-8", *(() if is_western else _WIDE)):
+        good = [cell for cell in cells if _decodes(cell, wide, is_whole=True)]
+        bad = len(cells) - len(good)
+        if 0 < bad <= max(1, len(cells) // 10) < len(cells) and wide in ("utf-8", _best_encoding(b"\n".join(good))):
+            return wide, f"all cells but {bad} are text in {wide}: what stands there must be mended at the source", False
+    if is_western and name not in _CYRILLIC:
         name = "windows-1252"
     fitting = (one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole))
     chosen = next(fitting, "windows-1252")

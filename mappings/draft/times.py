@@ -38,6 +38,8 @@ _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
+_NO_CLOCK = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?\Z")
+"""What databases write behind a day that has no time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
 _MOST_FORMATS = 5
@@ -48,7 +50,6 @@ _ENOUGH = 0.6
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
 """What may stand between the days of a list; which of them do is what the cells show."""
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
-_RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
 
 
@@ -90,11 +91,13 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
     signs = set("".join(probed).casefold())
     clocks = [clock for clock in _CLOCKS if signs.issuperset(re.sub(r"%.|\s", "", clock).casefold())]
     yield from (_form("time", clock) for clock in clocks)
+    midnights = {found.group() if (found := _NO_CLOCK.search(text)) else "" for text in probed}
+    no_clock = midnights.pop() if len(midnights) == 1 else ""
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
     has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
     for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:
         begun = [day for day in spellings if any(map(compile_format(day, locale).pattern.match, probed))]
-        yield from (_form("date", day, locale) for day in begun)
+        yield from (_form("date", f"{day}{no_clock}", locale) for day in begun)
         for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
             yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
 
@@ -180,7 +183,6 @@ class ColumnTimes:
     order: str = ""
     proving: int = 0
     odd: tuple[str, ...] = ()
-    is_range: bool = False
 
     @property
     def share(self) -> float:
@@ -193,9 +195,9 @@ class ColumnTimes:
         return self.ways[0].kind
 
     @property
-    def is_time(self) -> bool:
-        """True for times of day without a date."""
-        return self.kind in _TIMES_OF_DAY
+    def is_range(self) -> bool:
+        """True where cells say when something begins and when it ends."""
+        return self.kind == "clock_range"
 
     @property
     def is_ambiguous(self) -> bool:
@@ -234,14 +236,9 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
 
 
 def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
-    """Yield what the cells say if each is one day or time, a list, a range, the beginning of a range of times, or in words."""
-    for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges):
+    """Yield what the cells say if each is one day or time, a list, a range, or in words."""
+    for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges, _clocks_in_words):
         yield _see(texts, find_forms)
-    begins = [found[1] if len(text) <= _LONGEST and (found := _RANGE.fullmatch(text)) else text for text in texts]
-    ranges = _see(begins, _forms_of_one) if begins != texts else None
-    yield replace(ranges, is_range=True) if ranges is not None and ranges.is_time else None
-    spoken = _see(texts, _clocks_in_words)
-    yield spoken and replace(spoken, is_range=spoken.kind == "clock_range")
 
 
 def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> ColumnTimes | None:

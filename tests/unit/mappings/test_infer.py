@@ -39,6 +39,8 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
     text = with_examples(draft_feed(sample, "partner")[0], tmp_path / "partner.yaml", rows)
     mapping = parse_feed(text, tmp_path / "partner.yaml")
     assert run_examples(mapping) == ()
+    known = ("filled in", "which partners edit", "no examples", "no example is a rejection")
+    assert [problem for problem in mapping.warnings if not any(text in str(problem) for text in known)] == []
 
 
 TIMES = """
@@ -161,6 +163,18 @@ def test_a_zone_is_that_of_the_only_country_and_cities_of_several_zones_tell_non
     for name, cells, zone in (("land", "Deutschland, Germany", "Europe/Berlin likely"), ("city", "Paris, Berlin", " unsure")):
         guess = guess_zone(guess_roles(read_columns((name,), [{name: cell} for cell in cells.split(", ")], {})))
         assert f"{guess.zone} {guess.surety}" == zone
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "place", "put"),
+    [
+        ("windows-1252", "id;name\n" + "1;\xa0\xa0\xa0\xa0Jazz\n" * 6, "J", b"J"),
+        ("utf-8", "id;nome\n" + "1;Programação da Praça\n" * 9, "ç", b"\xe7"),
+        ("cp932", "No,イベント名,会場\n0,花火大会,河川敷\n", "会", b"\x89\xff"),
+    ],
+)
+def test_spaces_and_a_broken_cell_do_not_hide_the_encoding(encoding: str, text: str, place: str, put: bytes) -> None:
+    assert encoding_of(text.encode(encoding).replace(place.encode(encoding), put, 1)) == encoding
 
 
 @pytest.mark.parametrize(

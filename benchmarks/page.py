@@ -25,7 +25,7 @@ with the scripts that everybody writes first, and with dlt, drt and a Singer tar
   with the least and the most in brackets.
 * A row has 15 columns and 245 bytes, and becomes an event of 12 fields, with two moments in a zone, two lookups and an offer.
 * `us` are microseconds of CPU, start-up taken off, unless it says otherwise; wall time where a person waits.
-* How each figure comes about: [benchmarks/README.md](../benchmarks/README.md). `make bench` measures all of it in one run and
+* How each figure comes about: [Benchmarks](../benchmarks/README.md). `make bench` measures all of it in one run and
   writes this page; every table below tells more about a line of the first one.
 
 ## The machine

@@ -39,7 +39,7 @@ class NotTheServiceError(ConfigError):
 
 
 class RedirectRefusedError(ConfigError):
-    """The service's address redirects; following it would carry the bearer secret elsewhere (docs/reliability.md)."""
+    """The service's address redirects; following it would carry the bearer secret elsewhere."""
 
 
 class ServiceUnavailableError(TransientError):

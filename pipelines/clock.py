@@ -13,6 +13,6 @@ monotonic_s = time.monotonic
 """Returns seconds on a clock that never goes back."""
 
 
-def new_run_id(at: datetime) -> str:
-    """Return an id for a run outside of Dagster: sortable by time, unique among machines."""
+def new_backfill_id(at: datetime) -> str:
+    """Return an id for a backfill: sortable by time, unique among machines."""
     return f"{at:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"

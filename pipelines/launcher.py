@@ -17,6 +17,8 @@ import psutil
 from mappings.spec.feed import FeedMapping
 from pipelines.orchestration.dagster_private import (
     GRPC_INFO_TAG,
+    HIDDEN_TAG_PREFIX,
+    ORIGIN_TAGS,
     CheckRunHealthResult,
     DefaultRunLauncher,
     RunFailureReason,
@@ -93,22 +95,24 @@ class PidCheckingRunLauncher(DefaultRunLauncher):
 
 
 def process_tags() -> Mapping[str, str]:
-    """Return the tags of a run that name this process as its worker."""
+    """Return the tags of a run that name this process as its worker; the UI does not list them."""
     process = psutil.Process()
-    return {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
+    found = {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
+    return {f"{HIDDEN_TAG_PREFIX}{name}": value for name, value in found.items()}
 
 
 def _tagged_worker(run: dg.DagsterRun) -> Worker | None:
+    tags = {name.removeprefix(HIDDEN_TAG_PREFIX): value for name, value in run.tags.items()}  # version 0.1 did not hide them
     try:
-        pid, born = int(run.tags[PID_TAG]), float(run.tags[BORN_TAG])
+        pid, born = int(tags[PID_TAG]), float(tags[BORN_TAG])
     except (KeyError, ValueError):
         return None
-    return Worker(pid, run.tags.get(HOST_TAG, ""), born - TOLERANCE_S, born + TOLERANCE_S)
+    return Worker(pid, tags.get(HOST_TAG, ""), born - TOLERANCE_S, born + TOLERANCE_S)
 
 
 def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
     """Fail the runs of dead processes of this host, so that no pool and no schedule waits for them."""
-    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED, tags={HOST_TAG: socket.gethostname()})):
+    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED)):
         worker = _tagged_worker(run)
         if worker is not None and worker.is_dead():
             instance.report_run_failed(run, f"process {worker.pid} is gone; the state is intact: the next run goes on")
@@ -129,7 +133,7 @@ def run_job(definitions: dg.Definitions, mapping: FeedMapping, options: RunOptio
                 run_id=run_id,
                 run_config={**launch_config(options), "loggers": _QUIET},
                 asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
-                tags={**launch_tags(mapping, options, launched_by), **process_tags()},
+                tags={**launch_tags(mapping, options, launched_by), **process_tags(), **ORIGIN_TAGS},
                 raise_on_error=False,
             )
         finally:

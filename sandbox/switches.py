@@ -194,7 +194,7 @@ def _problem(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"no switch is called `{name}`{_nearest(name, _FIELDS)}"
     problem = f"cannot be `{wrong}`" if wrong else "has no value"
-    return f"`{name}` {problem}: it is {_accepted(name)}{_nearest(str(wrong), _words(name))}"
+    return f"`{name}` {problem}: it is {accepted_values(name)}{_nearest(str(wrong), _words(name))}"
 
 
 def format_switches(switches: Switches) -> dict[str, str]:
@@ -209,7 +209,8 @@ def _words(name: str) -> list[str]:
     return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
-def _accepted(name: str) -> str:
+def accepted_values(name: str) -> str:
+    """Return the values that a switch takes, in words."""
     words, kind = _words(name), _FIELDS[name].annotation
     if kind is int:
         least, most = _FIELDS[name].metadata

@@ -132,7 +132,7 @@ def _details(found: dict[Case, list[Rates]]) -> Details:
     headings = ("latency x in flight", "who", "requests/s", "share", "lost at the beginning, s")
     note = (
         "Share and requests a second: of the later half of each run. A run of ours begins with four requests under way and "
-        "makes room for more as answers come ([pacing.md](pacing.md)), once for a service: what that costs is the last "
+        "makes room for more as answers come ([Pacing](pacing.md)), once for a service: what that costs is the last "
         "column, beside what opening all connections at once costs the scripts. What is left of the share goes into commits: "
         "the answers of a moment are made durable, and the next rows of their slots claimed, in one transaction that waits for "
         "the disk. The less time an answer takes, the more of it that is. Claiming ahead would hide it, and leave rows in doubt "

@@ -141,7 +141,7 @@ def _details(ours: Mapping[str, Use], theirs: Mapping[str, Use], seconds: float)
     headings = ("limit", "who", "used", "answered 429", "used, lesson included", "429, lesson included")
     note = (
         f"Runs of {seconds:.0f} s of ours, an eighth of it of the script. Nobody is told of a limit: what kind it is and how"
-        " much it lets through has to be found out once ([pacing.md](pacing.md)), which the last two columns include, and "
+        " much it lets through has to be found out once ([Pacing](pacing.md)), which the last two columns include, and "
         "the two before, of the later half of each run, do not."
     )
     return Details(f"An unknown limit of {PER_S}/s", headings, tuple(cells), note)

@@ -1,6 +1,6 @@
 """The client of the service: its questions, and from one intent to its verdict.
 
-Send, wait, send again, within the bounds of the policy, as the table of docs/reliability.md says.
+Send, wait, send again, within the bounds of the policy, as the answers in docs/ledger.md say.
 
 The circuit breaker stops sending when the service fails, and tries it with one row at a time. It counts attempts over all rows. A
 **failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable answer.

@@ -119,6 +119,11 @@ def write_rows(settings: Settings, rows: list[list[str]]) -> None:
         csv.writer(file, delimiter=";", lineterminator="\n").writerows(rows)
 
 
+def timeline(page: Page, stage: Stage) -> None:
+    """The runs of the last hours, as the first page of the UI shows them."""
+    visit(page, f"{stage.ui}/overview/activity/timeline", "sync_lisbon_agenda")
+
+
 def lineage(page: Page, stage: Stage) -> None:
     """A feed as three assets, with their checks."""
     visit(page, f"{stage.ui}/locations/eventsync/asset-groups/lisbon_agenda/lineage", "published")
@@ -177,11 +182,12 @@ def fold(page: Page, *sections: str) -> None:
 def visit(page: Page, url: str, awaited: str) -> None:
     """Open a page of the UI and wait until it shows a text and has settled."""
     page.goto(url)
-    page.get_by_text(awaited).first.wait_for(timeout=30_000)
+    page.get_by_text(awaited).first.wait_for(timeout=90_000)
     page.wait_for_timeout(4000)
 
 
 PICTURES: Mapping[str, Callable[[Page, Stage], None]] = {
+    "timeline": timeline,
     "lineage": lineage,
     "staged": staged,
     "plots": plots,

@@ -1,4 +1,4 @@
-"""Takes the pictures of what somebody does in the Dagster UI: a run launched with options, days of the past, a broken file.
+"""Take the pictures of the Dagster UI in use: a braked feed, a run launched with options, days of the past, a broken file.
 
 The stage is that of the browser tests. `PYTHONPATH=tests python docs/screenshots/take_ui.py [NAME ...]` from the top of the
 repository, with what `make test` installs and Chromium on the PATH; without names, every picture.
@@ -6,15 +6,15 @@ repository, with what `make test` installs and Chromium on the PATH; without nam
 
 from __future__ import annotations
 
-import os
+import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from browser.reading import choose_days, open_launchpad, visit, write
-from browser.stage import BRAKED, DATED, DAYS, LAUNCHED, Stage, staged
-from browser.system_browser import ARGUMENTS, find_chromium
+from browser.conftest import ARGUMENTS, NAMES, visit
+from browser.stage import BRAKED, BROKEN, DATED, DAYS, LAUNCHED, Stage, staged
 from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ SIZE = {"width": 1400, "height": 900}
 def main(wanted: list[str]) -> None:
     """Set the stage in a temporary folder, take the pictures, strike the stage."""
     with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(os.environ), args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=next(filter(None, map(shutil.which, NAMES))), args=ARGUMENTS)
         for name, show in PICTURES.items():
             if not wanted or name in wanted:
                 page = browser.new_page(viewport=SIZE, device_scale_factor=1)
@@ -37,23 +37,33 @@ def main(wanted: list[str]) -> None:
 
 def brake(page: Page, stage: Stage) -> None:
     """A feed that a brake has stopped."""
-    visit(page, stage.group(BRAKED), "published")
+    visit(page, f"{stage.ui}/locations/eventsync/asset-groups/{BRAKED.replace('-', '_')}/lineage", "published")
 
 
 def launchpad(page: Page, stage: Stage) -> None:
     """The options of a run, before it is launched."""
-    open_launchpad(page, stage, LAUNCHED)
-    write(page, "resources:\n  options:\n    config:\n      limit: 2\n      as_draft: true")
+    visit(page, f"{stage.ui}/locations/eventsync/jobs/sync_{LAUNCHED.replace('-', '_')}", "Materialize all")
+    page.get_by_role("button", name="Materialize all").locator("xpath=following::button[1]").click()
+    page.get_by_text("Open launchpad").click()
+    page.get_by_role("dialog").locator(".CodeMirror").first.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text("resources:\n  options:\n    config:\n      limit: 2\n      as_draft: true")
 
 
 def days(page: Page, stage: Stage) -> None:
     """Days of the past that are about to be brought in."""
-    choose_days(page, stage, DATED, DAYS)
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days, by file")
+    page.get_by_role("button", name="Materialize").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Show all partitions").click()
+    chosen = dialog.get_by_placeholder(re.compile("^ex: "))
+    chosen.fill(f"[{DAYS[0]}...{DAYS[-1]}]")
+    chosen.press("Enter")
 
 
 def broken(page: Page, stage: Stage) -> None:
     """A mapping file with a mistake."""
-    visit(page, stage.asset("broken_feeds", "lost-walks_yaml", "view=overview"), "is it written as")
+    visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), "is it written as")
 
 
 PICTURES: Mapping[str, Callable[[Page, Stage], None]] = {

@@ -1,7 +1,4 @@
-"""What MkDocs asks while it builds the site: files of the repository that pages lead to come along, so that no link leaves it.
-
-What pages say stands in docs/, their order in mkdocs.yml beside this file.
-"""
+"""MkDocs hooks: add pages for the files of the repository that pages link to, so that every link stays in the site."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from pymdownx.slugs import slugify
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BESIDE = "repository"
-"""Where in the site the files beside docs/ stand, under their own paths."""
+"""The folder of the site for files outside docs/."""
 _LARGEST = 64 * 1024
-"""Bytes of a file that is worth a page; a longer one, such as a lock file, is only named."""
+"""Bytes: a larger file, such as a lock file, gets no page."""
 _LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[)#\s])")
-"""The target of a link or an image, without its anchor; one with a scheme is somebody else's."""
+"""The target of a relative link or an image, without its anchor."""
 _ROW = re.compile(r"^\|.*$", re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]*`")
 _PICTURES = {".png", ".svg"}
@@ -30,13 +27,13 @@ _LANGUAGES = {".yaml": "yaml", ".py": "python", ".sh": "sh", ".sql": "sql", ".js
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Have headings called as code hosts call them: links to them work in both places."""
+    """Use the anchors of code hosts for headings, so that links work in both places."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file and folder outside docs/ that a page leads to, and for those that these lead to."""
+    """Add a page for each file and folder outside docs/ that a page links to, directly or through other such pages."""
     waiting = {file.src_uri: file.content_string for file in files.documentation_pages()}
     while waiting:
         uri, text = waiting.popitem()
@@ -49,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Have links lead to where in the site their target stands, and tables of code read as on code hosts."""
+    """Rewrite links to the paths of the site, and code in tables as code hosts show it."""
     uri = page.file.src_uri
 
     def shown(found: re.Match[str]) -> str:
@@ -60,7 +57,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def _without_escapes(row: re.Match[str]) -> str:
-    """Python-Markdown takes a bar inside code for no border, and shows the backslash that code hosts ask for."""
+    """Remove the backslash before a bar inside code, which code hosts need and Python-Markdown shows."""
     return _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
 
 
@@ -70,13 +67,13 @@ def _led_to(text: str, uri: str) -> Iterator[Path]:
 
 
 def _folder_of(uri: str) -> Path:
-    """Return the folder of the repository in which the links of a page begin."""
+    """Return the folder of the repository that the links of a page are relative to."""
     inside = uri.removeprefix(f"{BESIDE}/")
     return (DOCS / uri if inside == uri else ROOT / inside).parent
 
 
 def _target(link: str, folder: Path) -> Path | None:
-    """Return the file or folder of the repository that a link means, None for whatever else it is."""
+    """Return the file or folder of the repository that a link points to, None for any other link."""
     path = (folder / link).resolve()
     if not path.exists() or not path.is_relative_to(ROOT):
         return None
@@ -84,7 +81,7 @@ def _target(link: str, folder: Path) -> Path | None:
 
 
 def _uri(path: Path) -> str:
-    """Return under which name MkDocs knows a file or folder of the repository."""
+    """Return the name of a file or folder of the repository in MkDocs."""
     is_inside = path.is_relative_to(DOCS)
     name = path.relative_to(DOCS).as_posix() if is_inside else f"{BESIDE}/{path.relative_to(ROOT).as_posix()}"
     if path.is_dir():
@@ -117,7 +114,7 @@ def _is_shown(path: Path) -> bool:
 
 
 def _as_it_is(path: Path, text: str) -> str:
-    """Return a page that shows a file word by word; the search looks at pages only."""
+    """Return a page that shows a file as code; the search leaves it out."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     heading = f"---\nsearch:\n  exclude: true\n---\n# `{path.relative_to(ROOT).as_posix()}`\n"
     return f"{heading}\n{fence}{_LANGUAGES.get(path.suffix, 'text')}\n{text.rstrip()}\n{fence}\n"

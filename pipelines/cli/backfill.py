@@ -22,7 +22,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted, document_from, worst
     from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
     from pipelines.cli.run_report import RunReport, sent_in, show_report
-    from pipelines.clock import monotonic_s, new_run_id, now
+    from pipelines.clock import monotonic_s, new_backfill_id, now
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
     from pipelines.run.options import RunOptions, Window
@@ -318,7 +318,7 @@ def _begin_or_resume(
     else:
         days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
         output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
-        record = backfills.open(new_run_id(now()), plan.model_dump_json(), days)
+        record = backfills.open(new_backfill_id(now()), plan.model_dump_json(), days)
     queries = LedgerQueries(context.engine)
     for status in queries.status(destination=context.settings.destination, feed=feed) if record.is_at_work else ():
         held = status.lease
@@ -372,7 +372,7 @@ class BackfillWork:
         """Run one slice after the other until one stops; yield the exit code of each."""
         left = self.record.left
         for place, one in enumerate(left):
-            claim = new_run_id(now())
+            claim = new_backfill_id(now())
             if place:
                 self._give_way()
             if is_stop_asked():

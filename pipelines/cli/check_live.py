@@ -31,7 +31,7 @@ from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
 
-_UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
+_UNPROVEN = "only a request shows whether it may create events: `--probe` sends an event without any field"
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 _SHOWN = 5
 _LISTED = 60

@@ -46,7 +46,7 @@ if IS_WORKING:
         worst,
     )
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_reports
-    from pipelines.clock import new_run_id, now
+    from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
     from pipelines.run.context import RunContext, open_context
@@ -285,7 +285,7 @@ class Launcher:
     def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
         """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
         if not uses_dagster:
-            yield from (self._unless_at_fault(self._run_by_engine, mapping, new_run_id(now())) for mapping in feeds)
+            yield from (self._unless_at_fault(self._run_by_engine, mapping, str(uuid4())) for mapping in feeds)
             return
         if url := webserver_url(self.settings):
             server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
@@ -411,7 +411,7 @@ def _interrupted() -> SyncError:
 
 
 def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None) -> FeedRun:
-    return FeedRun(context, mapping, RunIdentity(new_run_id(now()), _REHEARSED), options, watcher or Watcher())
+    return FeedRun(context, mapping, RunIdentity(str(uuid4()), _REHEARSED), options, watcher or Watcher())
 
 
 def rehearse_stage(

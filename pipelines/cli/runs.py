@@ -21,13 +21,14 @@ if IS_WORKING:
     from state.ledger.accounts import StageReport
     from state.queries import RunRecord
 
-RunId = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)
+RunOrFeed = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN or FEED]", help="A run's id, or the beginning of one; or a feed.", autocompletion=run_words),
 ]
 
 
 def runs(
-    run: RunId = None,
+    run: RunOrFeed = None,
     feed: Annotated[
         str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.", autocompletion=feed_words)
     ] = None,
@@ -41,14 +42,16 @@ def runs(
         # The latest
         eventsync runs
         # Those of one feed
-        eventsync runs --feed lisbon-agenda
+        eventsync runs lisbon-agenda
         # One of them
-        eventsync runs 20260301T0615
+        eventsync runs 5f0c2a41
 
     Exit codes: 0, or 2 if there is no such run.
     """
     output = Output(json=as_json)
     with open_state() as reader:
+        if run is not None and feed is None and reader.scopes_of(run):
+            run, feed = None, run
         name = None if feed is None else reader.feed_name(feed)
         if run is not None:
             return _show_one(output, _found(reader, run, name))
@@ -91,7 +94,8 @@ def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
     runs = [run for run in reader.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
     if not exact:
-        raise ConfigError(f"there is no run {word!r}", hint="`eventsync runs` lists the latest ones")
+        hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
+        raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
     if len(exact) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
         raise ConfigError(f"{len(exact)} runs begin with {word!r}: {some}", hint="give more of the id, or --feed")

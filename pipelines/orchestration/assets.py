@@ -32,7 +32,7 @@ from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, set_origin
 from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
 from pipelines.run.brakes import brake_error
 from pipelines.run.context import BACKFILL, OpenContext, RunContext
@@ -40,7 +40,7 @@ from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
 from pipelines.run.outcome import WAITING, ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
-from pipelines.run.stage import Staged
+from pipelines.run.stage import UNCHANGED, Staged
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
@@ -54,15 +54,18 @@ STEP_DELAY_S = 10.0
 SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 PUBLISH_CHECKS = {
-    "balanced": "Every row owed ended in exactly one outcome.",
+    "balanced": "Every due row ended in exactly one outcome.",
     "no_conflicts": "No key was answered as used for something else.",
     "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
-    "drift": "What was delivered is what its source still says, but for what a person has ignored.",
+    "drift": "The source still says what was delivered, except where a person ignored the difference.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that may be backfilled to today, in UTC."""
 ROWS_SHOWN = 20
+_STAGED_FIRST = ("read", "new", "unchanged", "rejected")
+_PUBLISHED_FIRST = ("delivered", "waiting for a person", "rejected", "changed", "new", "pending")
+"""Counts that the pages of the assets always show, the first ones of all."""
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 """Kinds of sources for which Dagster has a word, and an icon, of its own."""
 _PACE_NAMES = {
@@ -108,28 +111,33 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
 def as_failures(context: StepContext) -> Iterator[None]:
     """Raise every error of the block as a `Failure` that says what would help and whether a retry can.
 
-    A permanent one also forbids the daemon to retry the run. A retry in seconds may succeed after a transient error, but for
-    another run's lease and a long pause.
+    A retry in seconds may succeed after a transient error, but for another run's lease and a long pause.
     """
+    set_origin(context.instance, context.run.run_id)
     try:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
-        outcome, retry_in_s = outcome_of(error), float("inf")
-        if not isinstance(error, TransientError):
-            forbid_run_retry(context)
-        elif not isinstance(error, HeldByAnotherError | LeaseLostError):
-            retry_in_s = error.retry_after_s or 0.0
-        raise dg.Failure(
-            description=replaced(outcome.text),
-            metadata={
-                "outcome": outcome.name,
-                "exit_code": int(outcome.exit_code),
-                "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
-            },
-            allow_retries=retry_in_s <= STEP_DELAY_S,
-        ) from error
+        raise _failure_of(context, error) from error
+
+
+def _failure_of(context: StepContext, error: SyncError) -> dg.Failure:
+    """Return the failure of a step, which says what would help; the daemon does not retry the run after a permanent error."""
+    outcome, retry_in_s = outcome_of(error), float("inf")
+    if not isinstance(error, TransientError):
+        forbid_run_retry(context)
+    elif not isinstance(error, HeldByAnotherError | LeaseLostError):
+        retry_in_s = error.retry_after_s or 0.0
+    return dg.Failure(
+        description=replaced(outcome.text),
+        metadata={
+            "outcome": outcome.name,
+            "exit_code": int(outcome.exit_code),
+            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+        },
+        allow_retries=retry_in_s <= STEP_DELAY_S,
+    )
 
 
 @contextmanager
@@ -172,9 +180,9 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         code_version=code,
         check_specs=brake_specs(staged_key),
         retry_policy=SOURCE_RETRIES,
-        description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
+        description="Every row was read, mapped and recorded. Its checks are the brakes: they stop a run before it sends.",
     )
-    def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+    def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster looks for the bare class
         began_s = monotonic_s()
         with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
             result = FeedRun(run_context, mapping, _identity(context), options).stage()
@@ -186,14 +194,11 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         version = {"version": result.version} if result.version else {}
         seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
         context.log_event(dg.AssetObservation(source_key, metadata=seen))
-        for notice in result.notices:
-            context.log.warning(replaced(notice))
-        if result.stopping:
-            forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result.stopping, feed)).text))
-        return dg.MaterializeResult(
-            metadata={**_staged_metadata(result), **pace, **waiting}, check_results=_brake_results(staged_key, result)
-        )
+        _log(context, result.notices)
+        metadata = _without_zeros(context, staged_key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
+        yield dg.MaterializeResult(metadata=metadata, check_results=_brake_results(staged_key, result))
+        if result.stopping:  # else Dagster fails the step by itself, without its sentence
+            raise _failure_of(context, brake_error(result.stopping, feed)) from None
 
     @dg.asset(
         key=published_key,
@@ -205,13 +210,12 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         pool="event-api",
         freshness_policy=freshness_of(mapping.schedule),
         check_specs=publish_specs(published_key),
-        description="Every owed row is sent, and its answer is recorded.",
+        description="Every due row was sent and answered.",
     )
     def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_run_context() as run_context:
             result = FeedRun(run_context, mapping, _identity(context), options).publish()
-            for notice in result.outlook.notices:
-                context.log.warning(replaced(notice))
+            _log(context, result.outlook.notices)
             if result.cause is not None:
                 raise result.cause
             counts, differing = _waiting_rows(run_context, mapping)
@@ -219,8 +223,9 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         if outcome.message:
             log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
             log("%s: %s", outcome.name, replaced(outcome.text))
+        metadata = _waiting_first(counts, result) | _published_metadata(result) | _waiting_metadata(counts, differing)
         return dg.MaterializeResult(
-            metadata=_published_metadata(result) | _waiting_metadata(counts, differing),
+            metadata=_without_zeros(context, published_key, metadata, _PUBLISHED_FIRST),
             check_results=_publish_results(published_key, result, outcome, counts),
         )
 
@@ -234,7 +239,7 @@ def _source(mapping: FeedMapping, key: dg.AssetKey, open_run_context: OpenContex
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={_KINDS.get(source.kind, source.kind)},
-        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
+        description=f"The source of {mapping.feed}. Observing checks whether it changed; it reads no rows.",
         metadata={
             "source": dg.MetadataValue.url(address) if address else source.place,
             "mapping file": dg.MetadataValue.path(mapping.path),
@@ -245,7 +250,8 @@ def _source(mapping: FeedMapping, key: dg.AssetKey, open_run_context: OpenContex
     def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         with as_failures(context), open_run_context() as run_context:
             probe = probe_source(source, mapping.path.parent, access=run_context.settings.access)
-        return dg.ObserveResult(asset_key=key, metadata={"glance": probe.blind} if probe.blind else {"files": len(probe.marks)})
+        seen = {"not checked": probe.blind} if probe.blind else {"files": len(probe.marks)}
+        return dg.ObserveResult(asset_key=key, metadata=seen)
 
     with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -274,8 +280,7 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
                 "place": row.origin,
                 "column": reason.column,
                 "found": reason.found[:200],
-                "problem": REASON_TEXTS[reason.code],
-                "hint": reason.hint,
+                "problem": " ".join(filter(None, (REASON_TEXTS[reason.code], reason.hint))),
             }
             for row in report.rejections[:ROWS_SHOWN]
             for reason in row.reasons
@@ -310,6 +315,34 @@ def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult
         )
         for result in staged.brakes
     ]
+
+
+def _log(context: StepContext, notices: Iterable[str]) -> None:
+    """Log what a person should know; that nothing has changed is no warning."""
+    for notice in notices:
+        (context.log.info if notice.startswith(UNCHANGED) else context.log.warning)(replaced(notice))
+
+
+def _without_zeros(
+    context: StepContext, key: dg.AssetKey, metadata: Mapping[str, Any], first: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return the metadata without counts of zero, the most important first; an observation keeps the zeros for the plots."""
+    ordered = {name: metadata[name] for name in first if name in metadata} | dict(metadata)
+    zeros = {name: value for name, value in ordered.items() if value == 0 and name not in first}
+    if zeros:
+        context.log_event(dg.AssetObservation(key, metadata=zeros, description="Counts that are zero."))
+    return {name: value for name, value in ordered.items() if name not in zeros}
+
+
+def _waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict[str, Any]:
+    """Return what a person looks for first; a row that waits for two reasons counts twice."""
+    others = sum(waiting.get(name, 0) for name in WAITING if name not in {"rejected", "drift", "warning"})
+    return {
+        "delivered": published.account.delivered,
+        "waiting for a person": others,
+        "rejected": waiting.get("rejected", 0),
+        "changed": waiting.get("drift", 0),
+    }
 
 
 def _published_metadata(published: PublishReport) -> dict[str, Any]:

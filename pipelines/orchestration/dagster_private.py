@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import multiprocessing
 
+import dagster as dg
 from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.events import RunFailureReason
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG, WILL_RETRY_TAG
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.storage.tags import (
+    GRPC_INFO_TAG,
+    HIDDEN_TAG_PREFIX,
+    REPOSITORY_LABEL_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    WILL_RETRY_TAG,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from pipelines.orchestration import names
 
 __all__ = [
     "GRPC_INFO_TAG",
+    "HIDDEN_TAG_PREFIX",
+    "ORIGIN_TAGS",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "WILL_RETRY_TAG",
     "CheckRunHealthResult",
@@ -18,7 +31,13 @@ __all__ = [
     "RunFailureReason",
     "WorkerStatus",
     "own_job",
+    "set_origin",
 ]
+
+_LOCATION = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="pipelines.definitions"), names.LOCATION)
+_REPOSITORY = RemoteRepositoryOrigin(_LOCATION, names.REPOSITORY)
+ORIGIN_TAGS = {REPOSITORY_LABEL_TAG: _REPOSITORY.get_label()}
+"""The tags by which the Jobs page finds the runs of a repository."""
 
 
 def own_job() -> str:
@@ -28,3 +47,13 @@ def own_job() -> str:
     """
     arguments = vars(multiprocessing.current_process()).get("_args", ())
     return next((one.job_name for one in arguments if isinstance(one, ReconstructableJob)), "")
+
+
+def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Record that a run belongs to our code location: the UI's timeline leaves out a run without an origin.
+
+    A run that a process executes by itself has none, and no public method of Dagster sets it.
+    """
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.remote_job_origin is None:
+        instance.run_storage.replace_job_origin(run, _REPOSITORY.get_job_origin(run.job_name))

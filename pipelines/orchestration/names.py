@@ -10,6 +10,8 @@ import re
 from mappings.row_key import FeedName
 
 LOCATION = "eventsync"
+REPOSITORY = "__repository__"
+"""What Dagster calls the definitions of a location."""
 FEED_TAG = "eventsync/feed"
 LAUNCHED_BY_TAG = "eventsync/launched_by"
 

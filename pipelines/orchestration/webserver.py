@@ -73,7 +73,7 @@ class Webserver:
             DagsterRefusedError: the webserver does not know the job, or refuses its configuration.
         """
         job = launched_job(mapping, options)
-        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": "__repository__", "jobName": job}
+        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": names.REPOSITORY, "jobName": job}
         if assets := wanted_assets(mapping.feed, options):
             selector["assetSelection"] = [{"path": list(path)} for path in assets]
         tags = [{"key": key, "value": value} for key, value in launch_tags(mapping, options, launched_by).items()]

@@ -45,6 +45,8 @@ MAP_EVERY = timedelta(days=1)
 _EARLY = 0.05
 """The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
 yesterday would else be due every other day."""
+UNCHANGED = "unchanged"
+"""How the notice of a source begins that has not changed: good news, which is logged as such."""
 _MUCH_SHORTER = 0.5
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
 
@@ -309,7 +311,7 @@ def stage(job: StageJob) -> Staged:
         report = repeat_read(job.ledger.fence(job.run_id, job.fence), policy, last_stamp, str(unchanged), brake)
         if report is not None:
             job.advance(report.account.read)
-            notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
+            notice = f"{UNCHANGED} since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
             return job.staged(report, brakes, [notice], snapshot.read_as)
     with signals_raised():
         fingerprint = fingerprint_of(snapshot, plan)

@@ -33,24 +33,24 @@ AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
 CHANNELS = {"city-agenda": 1, "krakow-culture": 2, "osaka-fireworks": 3}
 _HEAD = """# Real feeds
 
-Files that partners really publish, each mapped by a YAML file alone (`tests/feeds/`), and what becomes of their rows. This page
-is written by a run over all of them, and a test compares it with the next. Where each file comes from, and its licence, says
-[LICENSES.md](../tests/feeds/data/LICENSES.md); what must become of single rows was written down by hand, in the `examples` of
-each mapping. A row said twice is an event once: that is what "different" counts.
+What becomes of files that partners really publish, each mapped by one YAML file in `tests/feeds/` and no code. A test runs
+them all and keeps this page up to date. Sources and licences of the files are in
+[LICENSES.md](../tests/feeds/data/LICENSES.md). "Different" counts an event once where its file repeats the row.
 
 | feed | format | rows read | events | left out, by label | rejected, by code |
 |---|---|---|---|---|---|
 """
 _TAIL = """
-One festival of `jp-hanabi` is on three evenings, of which only a note tells: three events.
+One festival of `jp-hanabi` takes place on three evenings: three events from one row.
 
-Every rejection is one that only the partner can mend:
+Only the partner can correct the rejected rows:
 
-* `confs-tech-2019`: a state and an archipelago stand for cities.
-* `confs-tech-2024`: a conference that is not online says nothing of its place.
-* `pl-krakow`: a street, and a postcode before the name, stand for cities.
-* `sf-campaign-tree`: campaigns without any day. A mapping that takes the day for granted stops before the first row and names the
-  column; this one calls it `optional`, so that each campaign is listed.
+| feed | why rows are rejected |
+|---|---|
+| `confs-tech-2019` | the city is a state or an archipelago |
+| `confs-tech-2024` | a conference that is not online has no place |
+| `pl-krakow` | the city is a street, or begins with a postcode |
+| `sf-campaign-tree` | the campaigns have no date: the mapping calls that column `optional`, so that each row is listed |
 """
 
 

@@ -103,7 +103,7 @@ def test_the_page_about_it_shows_what_the_command_says(desk: Desk, service: Serv
     shutil.copytree(ROOT / "mappings" / "lookups", desk.folder / "mappings" / "lookups")
     desk.env["EVENTSYNC_FEEDS"] = "mappings/feeds"
     desk.command("run", "lisbon-agenda", "--no-dagster", code=0)
-    service.switch(contract="renamed_field", classification_list="revised")
+    service.switch(contract="new_required_field")
     said = desk.command(*found[1].split(), code=2)
     shown = re.sub(r"req_[0-9a-f]+", "req_41c7", said.out.replace(service.base_url, "http://127.0.0.1:8765"))
     assert shown == found[2]

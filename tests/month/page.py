@@ -18,7 +18,7 @@ from written_tables import WrittenTable
 from state.queries import RunRecord
 
 TABLE = WrittenTable("a-month.md", "month")
-HEAD = ("day", "what happens", "ticks", "runs", "events", "told")
+HEAD = ("day", "what happens", "ticks", "runs", "events", "messages")
 _LATE = timedelta(minutes=30)
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 

@@ -15,7 +15,7 @@ from dagster._core.launcher import WorkerStatus
 from on_dagster.desk import until
 
 from pipelines.launcher import BORN_TAG, HOST_TAG, PID_TAG, end_runs_of_the_dead, process_tags
-from pipelines.orchestration.dagster_private import GRPC_INFO_TAG
+from pipelines.orchestration.dagster_private import GRPC_INFO_TAG, HIDDEN_TAG_PREFIX
 
 HERE, FAR = ({GRPC_INFO_TAG: json.dumps({"host": host})} for host in ("localhost", "code.example.org"))
 RUNNING, NOT_FOUND = WorkerStatus.RUNNING, WorkerStatus.NOT_FOUND
@@ -35,7 +35,9 @@ def gone(**more: str) -> Mapping[str, str]:
 
 
 def tags_of(one: psutil.Process, *, older_s: float = 0.0) -> dict[str, str]:
-    return {**process_tags(), PID_TAG: str(one.pid), BORN_TAG: f"{one.create_time() - older_s:.2f}"}
+    """The tags of a process, shown as version 0.1 did."""
+    hidden = {name.removeprefix(HIDDEN_TAG_PREFIX): value for name, value in process_tags().items()}
+    return {**hidden, PID_TAG: str(one.pid), BORN_TAG: f"{one.create_time() - older_s:.2f}"}
 
 
 @dg.job

@@ -1,7 +1,8 @@
 """`make reference`: every page and schema that is generated from the code.
 
 commands.md is written from the commands, assets.md from the definitions of one feed as Dagster sees them, documents.md from the
-types of `--json` documents, which are published as JSON Schema in docs/json.
+types of `--json` documents, which are published as JSON Schema in docs/json. In notifications.md, observability.md and
+sandbox.md one table is written.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from mappings.reference import read_vocabulary
 from mappings.spec.json_schema import feed_json_schema
 from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 from pipelines.definitions import CHECK, GROUP, build_definitions
+from pipelines.notices import Cause
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
 from pipelines.run.context import open_context
 from pipelines.settings import read_settings
+from pipelines.telemetry.metrics import GAUGES
+from sandbox.switches import Switches, accepted_values, format_switches
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -49,18 +53,16 @@ def _line(cells: Sequence[str]) -> str:
 _COMMANDS = """\
 # The command line
 
-Every verb of `eventsync`, as its `--help` tells it. This page is written from the code (`make reference`); a test keeps the
-two alike.
+All commands of `eventsync`, with the text of their `--help`. `make reference` generates this page from the code.
 
-People get tables, and on long work a bar with rate and time left on stderr; no colour where stdout is no terminal or
-`NO_COLOR` is set. With `--json` stdout carries one document and nothing else ([documents.md](documents.md)). Feeds, runs,
-brakes, states and row keys complete in the shell ([observability.md](observability.md#completion-in-the-shell)). Settings
-come from [the environment](environment.md)."""
+Commands print tables, and during long work a progress bar on stderr. `NO_COLOR` switches colours off. With `--json` stdout has
+one document and nothing else: [JSON documents](documents.md). Settings: [The environment](environment.md). Completion in the
+shell: [Observability](observability.md#completion-in-the-shell)."""
 
 _EXIT_CODES = """\
 ## Exit codes
 
-Those of a run. Other verbs use the same numbers for the same things; what each may end with stands above."""
+Of a run. Other commands use the same codes with the same meaning; each section names those of its command."""
 
 _INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
 
@@ -68,7 +70,7 @@ _INDENTED = re.compile(r"(?:^ {4}.*(?:\n|\Z))+", re.MULTILINE)
 def write_commands() -> str:
     verbs = list(every_command())
     links = {name: f"[{name}](#eventsync-{name.replace(' ', '-')})" for name, _ in verbs}
-    overview = table(("verb", "does"), ((links[name], (verb.help or "").partition("\n\n")[0]) for name, verb in verbs))
+    overview = table(("command", "does"), ((links[name], (verb.help or "").partition("\n\n")[0]) for name, verb in verbs))
     return page(_COMMANDS, overview, *(_section(name, verb) for name, verb in verbs), _EXIT_CODES, _exit_codes())
 
 
@@ -76,7 +78,7 @@ def _section(name: str, verb: typer.core.TyperCommand) -> str:
     arguments = [one.display_name_raw for one in verb.params if isinstance(one, typer.core.TyperArgument)]
     usage = " ".join(["eventsync", name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(verb.params) else [])])
     context = typer.Context(verb, info_name=f"eventsync {name}")
-    words = table(("word", "what it says"), (_word(one, context) for one in verb.params))
+    words = table(("argument or option", "meaning"), (_word(one, context) for one in verb.params))
     return page(f"## eventsync {name}", f"`{usage}`", _text(verb.help or ""), words)
 
 
@@ -109,13 +111,12 @@ def _exit_codes() -> str:
 _DOCUMENTS = """\
 # JSON documents
 
-With `--json` a verb prints one document on stdout, and nothing else there. This page is written from the code (`make
-reference`); a test keeps the two alike. As JSON Schema (draft 2020-12) each document is a file in [json/](json); `eventsync
-schema --document run` prints the one of your version.
+With `--json` a command prints one document on stdout, and nothing else. `make reference` generates this page from the code. The
+JSON Schema (draft 2020-12) of each document is in [json/](json); `eventsync schema --document run` prints that of your version.
 
-Keys are added from one version to the next and keep their meaning: a script should not mind those that it does not know.
-Moments are ISO 8601 with their zone, durations seconds (`_s`), and a number without end is null. A verb that fails prints an
-[ErrorDocument](#errordocument) in place of its own; the [exit code](commands.md#exit-codes) says the same in short."""
+New versions add keys; present keys keep their meaning. Scripts should ignore unknown keys. Times are ISO 8601 with their zone,
+durations (`_s`) are seconds, infinite numbers are null. A command that fails prints an [ErrorDocument](#errordocument) instead,
+and ends with an [exit code](commands.md#exit-codes)."""
 
 _ERROR = "#/$defs/ErrorDocument"
 
@@ -125,7 +126,7 @@ def write_documents() -> str:
     kinds = {verb: [_kind(one) for one in schema["anyOf"] if one.get("$ref") != _ERROR] for verb, schema in schemas.items()}
     files = {verb: f"[{file_name(verb)}](json/{file_name(verb)})" for verb in schemas}
     verbs = table(
-        ("verb", "document", "schema"), ((f"`eventsync {verb}`", " or ".join(kinds[verb]), files[verb]) for verb in schemas)
+        ("command", "document", "schema"), ((f"`eventsync {verb}`", " or ".join(kinds[verb]), files[verb]) for verb in schemas)
     )
     types: dict[str, Mapping[str, Any]] = {}
     for verb, schema in schemas.items():
@@ -196,22 +197,21 @@ _ENVIRON = {
 _ASSETS = f"""\
 # Assets, checks, jobs
 
-What Dagster sees of a feed, so that scripts and alerts can name it: here of `{_FEED}`, whose source is a dated file, whose
-schedule has a cron line and `look_every`, and whose owner is told of trouble. In names of groups, jobs, schedules and sensors
-a `-` of the feed becomes `_`. This page is written from the definitions (`make reference`); a test keeps the two alike. What
-it is good for: [dagster.md](dagster.md)."""
+The names that a feed has in Dagster, for scripts and alerts. The example is `{_FEED}`, with a dated file as source, a cron line,
+`look_every` and notifications. In names of groups, jobs, schedules and sensors, `-` becomes `_`. `make reference` generates this
+page from the definitions. How to use them: [Feeds in the Dagster UI](dagster.md)."""
 
 _BROKEN = f"""\
-A mapping file that cannot be used is an asset of the group `{GROUP}` in place of these, with one check, `{CHECK}`, which is
-red for as long as the file is broken."""
+A broken mapping file is instead an asset of the group `{GROUP}`, with one check, `{CHECK}`, which fails until the file is
+corrected."""
 
 _LAUNCHING = """\
-Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, the same as of `eventsync run`. Secrets
-are no part of a run's configuration."""
+Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, as of `eventsync run`. They hold no
+secrets."""
 
-_LAUNCHED_BY = "Who asked for it: `schedule` (also by a changed source), `backfill`, `cli`, or `dagster` for a launch in the UI."
-_TAGS = ((names.FEED_TAG, "The feed that it works on."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
-_SEQUENCES = "A schedule that is on from the start runs without anybody's doing; each of them can be switched in the UI."
+_LAUNCHED_BY = "What launched it: `schedule` (also for a changed source), `backfill`, `cli`, or `dagster` (the UI)."
+_TAGS = ((names.FEED_TAG, "The feed."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
+_SEQUENCES = "Each can be switched on and off in the UI."
 
 
 def write_assets() -> str:
@@ -231,7 +231,7 @@ def write_assets() -> str:
         return page(
             _ASSETS,
             "## Assets",
-            table(("asset", "group", "kinds", "what it says"), map(_asset, specs)),
+            table(("asset", "group", "kinds", "meaning"), map(_asset, specs)),
             _BROKEN,
             "## Checks",
             table(("asset", "check", "blocks what comes after", "passes if"), _checks()),
@@ -242,9 +242,9 @@ def write_assets() -> str:
             table(("name", "when", "on from the start", "starts"), _automations(repository)),
             "## Launch options",
             _LAUNCHING,
-            table(("option", "without it", "says"), options),
+            table(("option", "default", "meaning"), options),
             "## Tags",
-            table(("tag of a run", "says"), ((f"`{tag}`", said) for tag, said in _TAGS)),
+            table(("tag of a run", "meaning"), ((f"`{tag}`", said) for tag, said in _TAGS)),
         )
 
 
@@ -270,12 +270,42 @@ def _automations(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str
         yield f"`{sensor.name}`", every, "yes" if is_on else "no", sensor.description or ""
 
 
+def write_sandbox() -> str:
+    """The page as it is, with the table of today's switches."""
+    fields, defaults = Switches.model_fields, format_switches(Switches())
+    rows = ((f"`{name}`", f"`{defaults[name]}`", accepted_values(name), one.description or "") for name, one in fields.items())
+    return _with_table("sandbox.md", "switches", table(("switch", "default", "values", "what it decides"), rows))
+
+
+def write_notifications() -> str:
+    """The page as it is, with the table of today's causes."""
+    rows = ((f"`{one.value}`", one.heading) for one in Cause)
+    return _with_table("notifications.md", "causes", table(("cause", "title"), rows))
+
+
+def write_observability() -> str:
+    """The page as it is, with the table of today's metrics."""
+    rows = ((f"`{name}`", meaning) for name, meaning in GAUGES.items())
+    return _with_table("observability.md", "metrics", table(("metric", "meaning"), rows))
+
+
+def _with_table(page: str, name: str, written: str) -> str:
+    """Return a page of docs with this table between its marks."""
+    marks = re.compile(rf"(?<=<!-- the table of {name}, written by `make reference` -->\n).*(?=<!-- the end)", re.DOTALL)
+    text, count = marks.subn(lambda _: f"\n{written}\n\n", (ROOT / "docs" / page).read_text("utf-8"))
+    assert count == 1
+    return text
+
+
 def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     """Yield each generated file with the function that returns its text."""
     docs = ROOT / "docs"
     yield docs / "assets.md", write_assets
     yield docs / "commands.md", write_commands
     yield docs / "documents.md", write_documents
+    yield docs / "notifications.md", write_notifications
+    yield docs / "observability.md", write_observability
+    yield docs / "sandbox.md", write_sandbox
     yield docs / "vocabulary.md", lambda: read_vocabulary().text
     yield ROOT / "mappings" / "eventsync.schema.json", lambda: _json(feed_json_schema())
     for verb in DOCUMENTS:

@@ -33,7 +33,7 @@ def main() -> int:
         stage = Stage(Path(folder), warm, service)
         lines = [play(place, stage) for place in track(places, "lines", console=console)]
     broken = [line for line in lines if line.breach]
-    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "result")
     table = Table(*shown)
     for line in lines if asked.only else broken:
         table.add_row(*(line.cells[name] for name in shown))

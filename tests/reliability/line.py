@@ -32,7 +32,7 @@ MOST_RUNS = 8
 TABLE = WrittenTable("reliability.md", "reliability")
 HEAD = (
     *("what goes wrong", "the service", "rows", "events", "doubled", "lost", "keys", "bodies per key", "resent", "unconfirmed"),
-    *("runs", "promise"),
+    *("runs", "result"),
 )
 HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 _RUNS_IN_AN_OUTAGE = 3
@@ -98,7 +98,7 @@ class Line:
         if self.breach:
             return f"BROKEN: {self.breach}"
         if self.doubled:
-            return "outside of the promise" if self.place.trouble.forgets_all else "told"
+            return "not covered" if self.place.trouble.forgets_all else "reported"
         if self.waiting:
             return f"kept, {self.waiting} wait for a person"
         return f"kept, {self.unmade} to be found missing by `reconcile`" if self.unmade else "kept"

@@ -35,7 +35,7 @@ _SURE = ("what goes wrong", "the service", "rows", "lost", "keys", "bodies per k
 def test_the_page_has_the_lines_that_the_code_makes_and_none_breaks_a_promise() -> None:
     on_page = [(line["what goes wrong"], line["the service"]) for line in TABLE.rows()]
     assert on_page == [(place.trouble.name, place.keys.said) for place in every_place()]
-    assert not [line for line in TABLE.rows() if line["promise"].startswith("BROKEN")]
+    assert not [line for line in TABLE.rows() if line["result"].startswith("BROKEN")]
     assert len(PLAYED) == len(PART)
 
 
@@ -53,6 +53,6 @@ def test_a_line_keeps_its_promise_and_is_told_on_the_page_as_it_is(place: Place,
     assert not line.breach, line
     (on_page,) = [one for one in TABLE.rows() if all(one[name] == line.cells[name] for name in _SURE[:2])]
     assert {name: line.cells[name] for name in _SURE} == {name: on_page[name] for name in _SURE}
-    assert line.verdict.split(",")[0] == on_page["promise"].split(",")[0]
+    assert line.verdict.split(",")[0] == on_page["result"].split(",")[0]
     if place.trouble.scene == "worker killed" and place.keys is Keys.REFUSED:
         assert (0 < line.unconfirmed <= IN_FLIGHT, line.events, line.unmade, line.waiting) == (True, line.rows, 0, 0)

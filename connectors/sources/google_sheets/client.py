@@ -33,7 +33,7 @@ from mappings.errors import ConfigError, SyncError
 T = TypeVar("T")
 _SCOPE = "https://www.googleapis.com/auth/"
 _NAMED = "GOOGLE_APPLICATION_CREDENTIALS"
-_GUIDE = "docs/connectors.md shows how to make a service account"
+_GUIDE = "docs/sources.md shows how to make a service account"
 
 TIMEOUT_S = (10.0, 180.0)
 """To connect, and between two pieces of an answer: Google itself gives up a request after 180 s."""
@@ -262,7 +262,7 @@ def _token_error(error: GoogleAuthError, what: str) -> SyncError:
     if error.retryable:
         return BusyError(f"{what}: Google gave us no token ({reason})", hint="run again later")
     if "invalid_scope" in reason:
-        hint = "the account may not ask for the rights that docs/connectors.md names: use a service account of its own for this"
+        hint = "the account may not ask for the rights that docs/sources.md names: use a service account of its own for this"
         return SourceRefusedError(f"{what}: Google does not give us the rights that we need ({reason})", hint=hint)
     hint = "the key was deleted, the consent withdrawn, or this machine's clock is wrong: make a new key, or log in anew"
     return SourceRefusedError(f"{what}: Google does not accept our credentials ({reason})", hint=hint)

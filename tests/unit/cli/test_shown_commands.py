@@ -122,11 +122,6 @@ RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "eventsync.rules.yaml")
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
 
 
-def test_the_table_of_numbers_is_what_the_code_says() -> None:
-    table = OBSERVABILITY.partition("| number | what it tells |")[2].partition("\n\n")[0]
-    assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)) == GAUGES
-
-
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
 def test_an_alert_is_over_numbers_that_there_are_and_says_which_command_helps(alert: dict[str, Any]) -> None:
     named, words = set(re.findall(r"eventsync_\w+", alert["expr"])), alert["annotations"]["help"].split()

@@ -183,7 +183,7 @@ def test_a_file_that_is_no_credentials_is_a_mistake_of_configuration(
         desk.credentials.write_text(content, "utf-8")
     error = refused(desk, ConfigError)
     assert said in str(error)
-    assert content is None or "docs/connectors.md" in error.hint
+    assert content is None or "docs/sources.md" in error.hint
     assert not desk.google.asked
 
 

@@ -234,6 +234,38 @@ def test_every_zone_of_the_database_opens_and_nothing_else_does() -> None:
         assert find_zone(name) is None
 
 
+CHANGES = """
+gap Europe/Lisbon 2025-03-30T01:30 2025-03-30T00:30+00:00 2025-03-30T02:30+01:00
+gap America/New_York 2025-03-09T02:30 2025-03-09T01:30-05:00 2025-03-09T03:30-04:00
+gap Australia/Lord_Howe 2025-10-05T02:15 2025-10-05T01:45+10:30 2025-10-05T02:45+11:00
+gap America/Sao_Paulo 2018-11-04T00:30 2018-11-03T23:30-03:00 2018-11-04T01:30-02:00
+gap Africa/Casablanca 2025-04-06T02:30 2025-04-06T01:30+00:00 2025-04-06T03:30+01:00
+gap Asia/Tehran 2022-03-22T00:30 2022-03-21T23:30+03:30 2022-03-22T01:30+04:30
+gap Europe/Dublin 2025-03-30T01:30 2025-03-30T00:30+00:00 2025-03-30T02:30+01:00
+gap Pacific/Apia 2011-12-30T12:00 2011-12-29T12:00-10:00 2011-12-31T12:00+14:00
+gap Antarctica/Troll 2025-03-30T02:00 2025-03-30T00:00+00:00 2025-03-30T04:00+02:00
+overlap Europe/Lisbon 2025-10-26T01:30 2025-10-26T01:30+01:00 2025-10-26T01:30+00:00
+overlap America/New_York 2025-11-02T01:30 2025-11-02T01:30-04:00 2025-11-02T01:30-05:00
+overlap Australia/Lord_Howe 2025-04-06T01:45 2025-04-06T01:45+11:00 2025-04-06T01:45+10:30
+overlap America/Sao_Paulo 2019-02-16T23:30 2019-02-16T23:30-02:00 2019-02-16T23:30-03:00
+overlap Africa/Casablanca 2025-02-23T02:30 2025-02-23T02:30+01:00 2025-02-23T02:30+00:00
+overlap Asia/Tehran 2022-09-21T23:30 2022-09-21T23:30+04:30 2022-09-21T23:30+03:30
+overlap Europe/Dublin 2025-10-26T01:30 2025-10-26T01:30+01:00 2025-10-26T01:30+00:00
+overlap Antarctica/Troll 2025-10-26T02:00 2025-10-26T02:00+02:00 2025-10-26T02:00+00:00
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_time_that_clocks_skip_or_repeat_is_moved_as_asked_or_refused(change: str) -> None:
+    choice, name, wall, *expected = change.split(" ")
+    zone, moment = find_zone(name), datetime.fromisoformat(wall)
+    assert zone is not None
+    found = [localiser(zone, **{choice: way})(moment).isoformat(timespec="minutes") for way in ("earlier", "later")]
+    assert found == expected
+    with pytest.raises(Refusal):
+        localiser(zone, **{choice: "reject"})(moment)
+
+
 DAY = "{from: DAY, do: [{date: '%Y-%m-%d'}]}"
 STARTS = f"let:\n  starts: {{at: {{day: {DAY}, clock: {{from: FROM, do: [clock]}}, zone: Europe/Lisbon}}}}\n"
 ENDS = """startAt: $starts

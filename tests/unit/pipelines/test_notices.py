@@ -401,12 +401,6 @@ def _cells(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def test_the_page_lists_every_cause_with_its_title_in_the_order_of_their_gravity() -> None:
-    titles = [message_of([_news("f", Concern(cause, "it broke", ""))], "").title for cause in Cause]
-    said = [(f"`{cause.value}`", title.removeprefix("eventsync: f: ")) for cause, title in zip(Cause, titles, strict=True)]
-    assert [(cells[0], cells[1]) for cells in _cells("cause")] == said
-
-
 def test_the_file_of_addresses_tells_whom_the_table_says(tmp_path: Path) -> None:
     (tmp_path / "notify").write_text(BLOCKS[0], "utf-8")
     for owner, notify, told in _cells("`owner`"):

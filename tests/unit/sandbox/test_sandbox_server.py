@@ -186,9 +186,6 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
         assert (again[0], len(events)) == (201, 1)
 
 
-DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
-
-
 def test_every_switch_can_be_read_back_as_it_is_written() -> None:
     for switches in (Switches(), Switches(rate_media=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
         assert parse_switches(f"{name}={value}" for name, value in format_switches(switches).items()) == switches
@@ -218,9 +215,3 @@ def test_all_wrong_words_are_named_at_once() -> None:
     with pytest.raises(SwitchError) as refused:
         parse_switches(["a=1", "latency_ms=20", "b=2"])
     assert len(refused.value.problems) == 2
-
-
-@pytest.mark.parametrize(("name", "default"), format_switches(Switches()).items())
-def test_the_documentation_has_each_switch_with_its_default_and_what_it_decides(name: str, default: str) -> None:
-    (line,) = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` | `{default}`")]
-    assert line.endswith(f" | {Switches.model_fields[name].description} |")

@@ -332,9 +332,10 @@ def _said() -> Iterator[tuple[str, str, str]]:
         head, _, *lines = table.partition("\n\n")[0].splitlines()
         choices = [cell.strip().strip("`") for cell in head.strip("|").split("|") if cell.strip()]
         for line in lines:
-            entry, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-            for choice, cell in zip(choices, cells, strict=True):
-                yield entry, choice, cell
+            entries, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            for entry in entries.split(" / "):
+                for choice, cell in zip(choices, cells, strict=True):
+                    yield entry, choice, cell
 
 
 def _entry(world: World, name: str) -> RowRecord:
@@ -352,21 +353,21 @@ def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  
     try:
         outcome = decide(record, choice, other=other)
     except NotPossibleError:
-        return "not possible"
+        return "–"
     if isinstance(outcome, NoChange):
-        return "as it is"
+        return "no change"
     match choice.option:
         case Option.IGNORE:
             return "ignored" if outcome.state is record.state else f"{outcome.state.value}, ignored"
         case Option.APPLIED:
-            return "the drift is the baseline"
+            return "new baseline"
         case Option.REMOVED:
             return "removed" if may_be_removed(record) else "earlier events removed"
         case Option.SAME_AS:
-            return "delivered, as the other entry was"
+            return "takes over the event"
         case _ if outcome.state is EntryState.PENDING:
             asks = " (asks)" if outcome.risk else ""
-            return f"pending, {'next' if outcome.is_next_revision else 'same'} key{asks}"
+            return f"{'next' if outcome.is_next_revision else 'same'} key{asks}"
         case _:
             return outcome.state.value
 
@@ -378,7 +379,7 @@ def test_the_page_says_what_each_decision_does(world: World, entry: str, choice:
 
 
 def test_the_page_has_every_state_and_every_choice() -> None:
-    states = PAGE.partition("## States")[2].partition("\n\n**Nothing")[0]
+    states = PAGE.partition("## States")[2].partition("\n\nAn entry")[0]
     assert set(re.findall(r"^\| (\w+) \|", states, re.MULTILINE)) - {"state"} == {state.value for state in EntryState}
     assert {entry.partition(",")[0] for entry, _, _ in _said()} == {state.value for state in EntryState}
     assert {choice.removesuffix(" N") for _, choice, _ in _said()} == {*Option} - {Option.UNDO}

@@ -340,7 +340,8 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
         found[Role.CITY] = replace(found.pop(Role.DISTRICT), surety="likely")
     words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
-    for role, fitting in ((Role.START, list(filter(_is_day, free))), (Role.TITLE, words), (Role.URL, pages)):
+    days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
+    for role, fitting in ((Role.START, days), (Role.CLOCK, clocks), (Role.TITLE, words), (Role.URL, pages)):
         if role not in found and fitting:
             why = f'no name says so, but the cells of "{fitting[0].name}" look like it'
             found[role] = RoleGuess(fitting[0], "unsure", why)

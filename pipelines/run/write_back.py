@@ -239,8 +239,8 @@ def standing_of(record: RowRecord, words: Words) -> str:
 
 
 def _sentence(reason: Reason, words: Words) -> str:
-    cell = f"{reason.column}: " if reason.column else ""
-    return " ".join(filter(None, (cell + words.problem(reason), words.advice(reason))))
+    place = f"{name}: " if (name := words.place(reason)) else ""
+    return " ".join(filter(None, (place + words.problem(reason), words.advice(reason))))
 
 
 def _short(text: str) -> str:

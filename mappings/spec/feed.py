@@ -186,8 +186,6 @@ class PublishPolicy(Strict):
 
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
 """A feed's name, as a mapping file may spell it."""
-
-
 PayloadPath = Annotated[
     str,
     matching(

@@ -34,8 +34,6 @@ from mappings.strict import (
 
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
 """All steps that a mapping file may name: one class or function each in a module of steps."""
-
-
 _ALSO_CALLED = {"extract": "regex_extract"}
 """Steps that are known by another name, too."""
 

@@ -118,7 +118,7 @@ class FeedRun:
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
-            row_parts=len(self.mapping.key_columns) if self.mapping.is_expanding else None,
+            row_parts=self.mapping.key_parts if self.mapping.is_expanding else None,
         )
 
     @contextmanager

@@ -202,6 +202,10 @@ preview => {as_of: null, rows: [{skipped: already over}, {skipped: already over}
 preview --as-of 2020-05-05 => 0 | as of 2020-05-05 00:00 CEST
 preview --as-of 4.5.2020 => 2 | --as-of 4.5.2020 | write 2026-05-01, or 2026-05-01T18:00
 preview --as-of 9999-12-31 => 2 | --as-of 9999-12-31
+edit timezone: Europe/Warsaw -> timezone: {from: GENRE}
+preview --as-of 2020-05-05 => {as_of: '2020-05-05T00:00:00+00:00'}
+edit key: -> schedule: {cron: 5 4 * * *, timezone: America/New_York}\\nkey:
+preview --as-of 2020-05-05 => {as_of: '2020-05-05T00:00:00-04:00'}
 # a row is explained as of the day that is named
 OLD_FILE
 explain 8 --as-of 2020-04-30 => {outcomes: [{skipped: beyond the horizon}]}

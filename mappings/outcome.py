@@ -102,6 +102,8 @@ class Part:
 
 WHOLE_ROW = Part()
 """The one outcome of a row."""
+Alternatives = tuple[tuple[str, RowKey], ...]
+"""Each key that a row fills, of a feed whose rows may be known by several, with what names it: its columns. The surest first."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -126,6 +128,7 @@ class MappedRow:
     warnings: tuple[Reason, ...] = ()
     part: Part = WHOLE_ROW
     outside: str = ""
+    known_as: Alternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ class Rejection:
     reasons: tuple[Reason, ...]
     cells: Mapping[str, str]
     part: Part = WHOLE_ROW
+    known_as: Alternatives = ()
 
 
 OVER, TOO_FAR = "already over", "beyond the horizon"
@@ -159,6 +163,7 @@ class Skipped:
     is_cancelled: bool = False
     part: Part = WHOLE_ROW
     rule: int = 0
+    known_as: Alternatives = ()
 
 
 class Absorption(StrEnum):
@@ -176,6 +181,7 @@ class Absorbed:
     row_key: RowKey
     into: Absorption
     part: Part = WHOLE_ROW
+    known_as: Alternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +195,7 @@ class Gone:
     row_key: RowKey
     is_stem: bool = False
     part: Part = WHOLE_ROW
+    known_as: Alternatives = ()
 
 
 RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone

@@ -11,7 +11,7 @@ from mappings.event import REQUIRED_FIELDS, Event
 from mappings.reasons import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
 from mappings.spec.json_schema import field_descriptions
-from mappings.spec.rules import KeyColumn, Rule
+from mappings.spec.rules import KeyChoice, KeyColumn, KeyValue, Rule
 from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
@@ -27,6 +27,8 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`incremental`, inside `source`": Incremental,
     "`schedule`": Schedule,
     "`key`": KeyColumn,
+    "`from`, inside `key`": KeyValue,
+    "`first_of`, as `key`": KeyChoice,
     "`publish`": PublishPolicy,
     "`brakes`, inside `publish`": Brakes,
     "`examples`": Example,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gettext
 import io
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -118,6 +119,27 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ),
 }
 MISSING = "A value is missing: {field}."
+FIELDS: Mapping[str, str] = {
+    "title": "title",
+    "description": "description",
+    "startAt": "start",
+    "endAt": "end",
+    "channelId": "channel",
+    "classifications": "kind of event",
+    "timezone": "time zone",
+    "status": "status",
+    "approxLocation": "place",
+    "approxLocation.city": "city",
+    "approxLocation.city.placeId": "city",
+    "approxLocation.city.name": "city",
+    "approxLocation.city.countryCode": "country",
+    "locationName": "venue",
+    "coverImage": "picture",
+    "offers": "offers",
+    "offers.name": "offer",
+    "offers.url": "address of an offer",
+}
+"""What people call the fields of the payload."""
 
 
 class _Format(Formatter):
@@ -168,10 +190,23 @@ class Words:
         """Return a sentence about a `number` of things."""
         return self._format.vformat(self._catalogue.ngettext(one, several, number), (), {**values, "number": number})
 
-    def problem(self, reason: Reason, field: str = "") -> str:
-        """Return what is wrong with a cell, or with the `field` of the event that none stands for."""
+    def field(self, path: str) -> str:
+        """Return a field of the payload in words, `startAt` as `start`; one without words of ours as the service calls it."""
+        plain = re.sub(r"\[\d+\]", "", path)
+        first, dot, rest = plain.partition(".")
+        whole = FIELDS.get(plain)
+        if whole or not dot:
+            return self.say(whole or "") or plain
+        return f"{self.field(first)}, {rest.replace('.', ', ')}"
+
+    def place(self, reason: Reason) -> str:
+        """Return the column of a reason, or else the field of the event, "" where it is about the row as a whole."""
+        return reason.column or self.field(reason.field)
+
+    def problem(self, reason: Reason) -> str:
+        """Return what is wrong with a cell."""
         if reason.code is ReasonCode.REQUIRED and not (reason.column or reason.found):
-            return self.say(MISSING, field=field or reason.field)
+            return self.say(MISSING, field=self.field(reason.field))
         return self._filled(_sentence(reason).problem, reason) or self.say(REASON_TEXTS[reason.code])
 
     def advice(self, reason: Reason) -> str:

@@ -10,22 +10,29 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 import dagster as dg
 import psutil
 
 from mappings.spec.feed import FeedMapping
+from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import (
     GRPC_INFO_TAG,
     HIDDEN_TAG_PREFIX,
     ORIGIN_TAGS,
+    BulkActionStatus,
     CheckRunHealthResult,
     DefaultRunLauncher,
     RunFailureReason,
     WorkerStatus,
+    put_backfill,
 )
-from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job, wanted_assets
-from pipelines.run.options import RunOptions
+from pipelines.orchestration.webserver import are_partitions, launch_config, launch_tags, launched_job, slice_tags, wanted_assets
+from pipelines.run.backfill import has_days, plan_of_record
+from pipelines.run.options import RunOptions, Window
+from pipelines.run.outcome import ExitCode
+from state.backfills import BackfillRecord, BackfillState, SliceState
 
 PID_TAG = "eventsync/pid"
 HOST_TAG = "eventsync/host"
@@ -119,21 +126,33 @@ def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def run_job(definitions: dg.Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
+def run_job(
+    definitions: dg.Definitions,
+    mapping: FeedMapping,
+    options: RunOptions,
+    run_id: str,
+    launched_by: str = "cli",
+    backfill: BackfillRecord | None = None,
+) -> str:
     """Run the job of one feed in this process, listed in the Dagster UI like any other; return the run's status.
 
-    A run that a signal interrupted counts as CANCELED, though Dagster records a failure, or no end at all.
+    `backfill`: the one whose slice is run. A run that a signal interrupted counts as CANCELED, though Dagster records a failure,
+    or no end at all.
     """
     job = definitions.resolve_job_def(launched_job(mapping, options))
     with dg.DagsterInstance.get() as instance:
         end_runs_of_the_dead(instance)
+        tags = dict(launch_tags(mapping, options, launched_by))
+        if backfill and options.window:
+            show_backfill(instance, mapping, backfill)
+            tags |= slice_tags(backfill.backfill_id, mapping, options.window)
         try:
             result = job.execute_in_process(
                 instance=instance,
                 run_id=run_id,
                 run_config={**launch_config(options), "loggers": _QUIET},
                 asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
-                tags={**launch_tags(mapping, options, launched_by), **process_tags(), **ORIGIN_TAGS},
+                tags={**tags, **process_tags(), **ORIGIN_TAGS},
                 raise_on_error=False,
             )
         finally:
@@ -146,3 +165,49 @@ def run_job(definitions: dg.Definitions, mapping: FeedMapping, options: RunOptio
     ends = [event.job_failure_data for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
     is_interrupted = any(end.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for end in ends)
     return "CANCELED" if is_interrupted else "FAILURE"
+
+
+SLICES_TAG = "slices"
+DAYS_TAG = "days"
+_LEFT_ON_PURPOSE = frozenset({None, int(ExitCode.DONE), int(ExitCode.INTERRUPTED)})
+"""How a slice may have ended that is left without a failure: never begun, at a limit, or interrupted."""
+
+
+def show_backfill(instance: dg.DagsterInstance, mapping: FeedMapping, record: BackfillRecord) -> None:
+    """Show a backfill in the Backfills tab of the Dagster UI, as it stands: its slices that have, or may have, a run.
+
+    While slices are left it counts as canceled, as it would stay after a kill: no state that Dagster leaves alone means at work.
+    """
+    plan = plan_of_record(record)
+    windows = [plan.window_of(one) for one in record.slices if one.run_id or one.state is not SliceState.DONE]
+    is_by_day = are_partitions(mapping, plan.window)
+    partitions = [day for one in windows for day in _days_of(one)] if is_by_day else list(map(str, windows))
+    status, ended = BulkActionStatus.CANCELED, None
+    if record.state is BackfillState.DONE:
+        status = BulkActionStatus.COMPLETED_SUCCESS
+    elif any(one.state is SliceState.LEFT and one.exit_code not in _LEFT_ON_PURPOSE for one in record.slices):
+        status = BulkActionStatus.COMPLETED_FAILED
+    if status is not BulkActionStatus.CANCELED:
+        ended = max(filter(None, (one.finished_at for one in record.slices)), default=None)
+    done = sum(one.state is SliceState.DONE for one in record.slices)
+    tags = {
+        names.FEED_TAG: str(mapping.feed),
+        DAYS_TAG: str(plan.window),
+        SLICES_TAG: f"{done} of {len(record.slices)} done",
+    }
+    # Of a job with partitions Dagster expects each run to name days of them.
+    job = names.backfill_job_of(mapping.feed) if is_by_day or not has_days(mapping) else ""
+    put_backfill(
+        instance,
+        record.backfill_id,
+        status,
+        tags=tags,
+        partitions=partitions,
+        job=job,
+        began=record.created_at,
+        ended=ended,
+    )
+
+
+def _days_of(window: Window) -> list[str]:
+    return [str(window.first + timedelta(days=number)) for number in range((window.last - window.first).days + 1)]

@@ -17,6 +17,7 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
+from state.ledger.alternatives import KnownRows, all_known, find_named
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
@@ -111,7 +112,7 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which entries: in one of `states` (empty: any), with the key `row_key`, only resent ones.
+    """Which entries: in one of `states` (empty: any), with the key `row_key` (else: ever met under it), only resent ones.
 
     `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored, with `waiting` those
     that would wait; `is_kept`: without those whose events were removed by hand.
@@ -178,6 +179,11 @@ class LedgerQueries:
             scope_id = _scope_id(connection, book)
             page = standing.RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
+            if which.row_key is not None and not found:  # the row may have another key for life
+                named = find_named(connection, scope_id, [which.row_key])
+                others = _filtered(replace(which, row_key=None), scope_id, self._now())
+                page = standing.RECORDS.where(*others, ENTRY.c.id > after, ENTRY.c.id.in_(named))
+                found = connection.execute(page).all() if len(named) == 1 else []
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(
@@ -241,6 +247,11 @@ class LedgerQueries:
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self._engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
+
+    def known_rows(self, book: FeedScope) -> KnownRows:
+        """Return all entries of a feed whose rows may be known by several keys."""
+        with reading(self._engine) as connection:
+            return all_known(connection, _scope_id(connection, book))
 
     def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows."""

@@ -264,6 +264,20 @@ class DuplicateMark(Row, table=True):
     entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
 
 
+class KnownAs(Row, table=True):
+    """A key that the row of an entry was met under, where rows may be known by several: its digest, and its `columns`.
+
+    No foreign keys, which the database would check row by row.
+    """
+
+    __table_args__ = (sa.Index(None, "entry_id"), {"sqlite_with_rowid": False})
+
+    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
+    digest: bytes = Field(primary_key=True)
+    entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
+    columns: str = Field(primary_key=True, sa_type=PlainText)
+
+
 class EarlierEvent(Row, table=True):
     """An event that was delivered for a row before a change of that row was drafted again, as its entry said it then.
 
@@ -431,6 +445,7 @@ NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "dri
 SCOPE: sa.Table = METADATA.tables["scope"]
 ENTRY: sa.Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: sa.Table = METADATA.tables["duplicate_mark"]
+KNOWN_AS: sa.Table = METADATA.tables["known_as"]
 SIDE_BY_SIDE: sa.Table = METADATA.tables["side_by_side"]
 ROW_DIGESTS: sa.Table = METADATA.tables["row_digest_part"]
 PROBLEM: sa.Table = METADATA.tables["problem_row"]

@@ -37,7 +37,7 @@ Cells = tuple[str, str, str, str, str]
 FEED_TEXT = """\
 feed: agenda
 source: {{{kind}{source}}}
-key: [REF]
+key: [{key}]
 rows: [{rows}]
 event:
   channelId: {{channel: city}}
@@ -80,6 +80,7 @@ class Feed:
     brakes: str = NO_BRAKES
     source: str = ""
     kind: str = FILE
+    key: str = "REF"
 
     @cache  # noqa: B019  # a mapping is as frozen as its feed, and takes longer to parse than its rows to be read
     def parsed(self, base: Path) -> FeedMapping:

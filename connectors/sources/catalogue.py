@@ -18,17 +18,18 @@ from connectors.sources.contract import NO_ACCESS, REAL_CLOCK, Access, Clock, Re
 from connectors.sources.feed_source import MaskedSource, masked_errors, own_columns, read_feed_source
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.opened_file import OpenStored
-from connectors.sources.files.source import choice_of, file_digest, open_files
+from connectors.sources.files.source import choice_of, file_at, file_digest, open_files
 from connectors.sources.rows import ColumnRequest
 from mappings.errors import ConfigError
 from mappings.spec import source as kinds
-from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec
+from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec, WorkbookSource
 from mappings.spec.source_words import is_address, secrets_of
 
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.source import OrgProbe
+    from connectors.sources.formats.sheet_grid import SheetTop
+    from connectors.sources.salesforce.source import ObjectFields, OrgProbe
 
 
 FileSpec = (
@@ -108,6 +109,34 @@ def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Abstra
             from connectors.sources.formats.ics import read_ics
 
             return read_ics(spec, file, asked)
+
+
+def read_sheet_top(spec: WorkbookSource | GoogleSheetsSource, base: Path, most: int, *, access: Access = NO_ACCESS) -> SheetTop:
+    """Read a sheet's first rows, so many at most, once, as they are stored.
+
+    Raises:
+        SyncError: as reading it does.
+    """
+    with masked_errors(access.mask):
+        if isinstance(spec, WorkbookSource):
+            from connectors.sources.formats import xlsx
+
+            return xlsx.read_top(spec, file_at(spec.path, base), most)
+        with needed_extra("sheets", f"to read {spec.place}"):
+            from connectors.sources.google_sheets import source
+        return source.read_top(spec, access, most)
+
+
+def describe_object(name: str, *, access: Access = NO_ACCESS) -> ObjectFields:
+    """Ask an org for the fields of an object that may say something of an event.
+
+    Raises:
+        SyncError: the org cannot be asked, or has no such object that we may see.
+    """
+    with masked_errors(access.mask):
+        with needed_extra("salesforce", f"to read {name}"):
+            from connectors.sources.salesforce.source import describe_object as describe
+        return describe(name, access)
 
 
 def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:

@@ -31,6 +31,7 @@ from pydantic import SecretStr
 from connectors.masking import Mask
 from mappings.errors import PermanentError, TransientError
 from mappings.outcome import SourceRow
+from mappings.spec.source_words import LINK, NO_LINKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,8 @@ class MissingColumnsError(PermanentError):
 
     `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
     columns in `taken` are needed for themselves, so that they are no other's new name; nor is a single column that several are
-    missing beside: it holds all of them, unsplit. `delimiter`: what parts the header into more of the columns, "" if nothing.
+    missing beside: it holds all of them, unsplit. `NAME.link` of a column that is there is missing where texts have no links.
+    `delimiter`: what parts the header into more of the columns, "" if nothing.
     """
 
     def __init__(
@@ -268,10 +270,13 @@ class MissingColumnsError(PermanentError):
         self.delimiter = delimiter
         advice = f"set `source.delimiter` to {delimiter!r}, which parts the cells of this file" if delimiter else advice
         is_unsplit = bool(delimiter) or (len(present) == 1 and len(self.missing) > 1)
-        self.nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
+        texts = {name: text for name in self.missing if name.endswith(LINK) and (text := name.removesuffix(LINK)) in present}
+        nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
+        self.nearest = {**nearest, **texts}
         listed = (f'"{name}"' + (f' (closest: "{self.nearest[name]}")' if name in self.nearest else "") for name in self.missing)
         shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])
         more = f" and {len(present) - _MOST_NAMES_SHOWN} more" if len(present) > _MOST_NAMES_SHOWN else ""
+        advice = NO_LINKS if texts else advice
         hint = f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}{more}"
         super().__init__(f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(listed)}", hint=hint)
 

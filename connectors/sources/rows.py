@@ -11,14 +11,14 @@ import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
 from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import compile_pattern
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import AnySource, GridSource
-from mappings.spec.source_words import Header
+from mappings.spec.source_words import LINK, Header
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Characters of one record, one line, or anything that stands beside the records."""
@@ -180,6 +180,11 @@ class ColumnRequest:
         """Return what the mapping's `columns` and the source's own settings ask for together."""
         return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 
+    @property
+    def has_links(self) -> bool:
+        """Whether a name may mean the links behind a column's texts."""
+        return any(name.endswith(LINK) for name in (*self.columns, *chain.from_iterable(self.aliases.values())))
+
     def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> ColumnRequest:
         """Return the same without some columns, which come from elsewhere, and with others."""
         return ColumnRequest(self.columns.difference(columns).union(also), self.optional, self.aliases)
@@ -303,6 +308,19 @@ def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
     missing = asked.columns.difference(claimed.values())
     spelt = tuple(claimed.get(position, name) for position, name in enumerate(names))
     return MatchedColumns(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
+
+
+def link_columns(names: Sequence[str], asked: ColumnRequest) -> dict[str, int]:
+    """Find the wanted names that no column has and that mean the links behind one, `Title.link`; return its place from 0."""
+    found = matched(names, asked)
+    places: dict[str, int] = {}
+    for wanted in (*found.missing, *found.absent):
+        for name in (wanted, *asked.aliases.get(wanted, ())):
+            column = name.removesuffix(LINK)
+            spelt = matched(names, ColumnRequest(frozenset({column}), aliases=asked.aliases)).names
+            if column != name and column in spelt:
+                places.setdefault(wanted, spelt.index(column))
+    return places
 
 
 def _position(name: str, count: int) -> int | None:

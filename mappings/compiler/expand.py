@@ -28,12 +28,12 @@ from mappings.compiler.base import (
     read_cell,
     required,
 )
-from mappings.compiler.payload import refuse_key_part
+from mappings.compiler.key import refuse_key_part
 from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key
-from mappings.spec.rules import Explosion, KeyColumn, Recurrence
+from mappings.spec.rules import Explosion, Recurrence
 from mappings.spec.values import Value
 from mappings.steps.step import Kind
 
@@ -76,7 +76,7 @@ def _event_of_item(row: RowState, item: _Item, explosion: Explosion) -> RowState
         raise required(columns[0], "every item needs what tells it apart")
     key = row.key
     for column, part in zip(columns, parts, strict=True):
-        refusal = refuse_key_part(part, KeyColumn(column=column, optional=True))
+        refusal = refuse_key_part(part, column, optional=True)
         if refusal is not None:
             raise refusal.about(column, part, "")
         key = event_key(key, part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
@@ -25,12 +25,13 @@ from mappings.compiler.expand import (
     compile_recurrence,
     is_of_item,
 )
-from mappings.compiler.payload import Payload, ReadKey, Validator, compile_key
+from mappings.compiler.key import ReadKey, compile_key
+from mappings.compiler.payload import Payload, Validator
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping, left_out
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.event import Directory
-from mappings.outcome import OVER, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.outcome import OVER, Alternatives, Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, MappingProblem
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import RowKey, row_digester
@@ -265,6 +266,7 @@ class RowMapper:
     _named: int
     _run_dates: frozenset[str]
     _reads_row_number: bool
+    _alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
@@ -285,6 +287,12 @@ class RowMapper:
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
+        if self._alternatives is None:
+            return self._outcomes(row, joined)
+        known_as = self._alternatives(row.cells)
+        return tuple(replace(outcome, known_as=known_as) for outcome in self._outcomes(row, joined))
+
+    def _outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
         opened = self.open_row(row)
         if isinstance(opened, Skipped) and self._rules.expansions:
             return as_one_row([opened], [], opened.row_key, None)
@@ -322,6 +330,11 @@ class RowMapper:
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" where it has none that can be used."""
         return self._read_key(row.cells)[0]
+
+    def keys_of(self, row: SourceRow) -> tuple[RowKey, ...]:
+        """Return every key that the row fills, its own first; none where it has none that can be used."""
+        others = () if self._alternatives is None else (key for _, key in self._alternatives(row.cells))
+        return tuple(dict.fromkeys(key for key in (self.key_of(row), *others) if key))
 
     def digest(self, row: SourceRow) -> bytes:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
@@ -443,10 +456,12 @@ def compile_with_problems(
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, VALUE_COMPILERS, compile_condition, watch, as_of)
     rules = compile_rules(compiler, mapping, as_of)
     payload = Payload(compiler, mapping.event)
-    columns = compiler.columns | {column.column for column in mapping.key_columns}
+    key = compile_key(mapping, compiler.problems, watch)
+    columns = compiler.columns | key.columns
     mapper = RowMapper(
         columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
-        _read_key=compile_key(mapping.key_columns),
+        _read_key=key.read,
+        _alternatives=key.alternatives,
         _rules=rules,
         _payload=payload,
         _validator=Validator(

@@ -1,11 +1,10 @@
-"""The key and the payload of a row: how they are compiled and filled, and how the result is validated.
+"""The payload of a row: how it is compiled and filled, and how the result is validated.
 
 Texts are in NFC, times in ISO 8601; what is empty is left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
@@ -32,27 +31,18 @@ from mappings.compiler.base import (
     nothing,
     nothing_left,
     once,
-    read_cell,
     remembered,
-    required,
 )
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
-from mappings.row_key import NO_KEY, RowKey, duplicate_digest, fingerprint, row_key
-from mappings.spec.rules import KeyColumn
+from mappings.row_key import duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
 from mappings.steps.urls import clean_url
 from mappings.zones import EndOfDay
 
-_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
-_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
-_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
-"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
-_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
-ReadKey = Callable[[Mapping[str, str]], tuple[RowKey, tuple[Reason, ...]]]
 _MOMENTS = frozenset({"startAt", "endAt"})
 _WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
@@ -451,30 +441,3 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
 def _is_about(path: str, field: str) -> bool:
     """True if one is the other, or stands inside it."""
     return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
-
-
-def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
-    """Return the function that gives a row's key, or "" and every reason why it has none."""
-    only = columns[0].column if len(columns) == 1 else None
-
-    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
-        if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
-            return RowKey(part), ()
-        parts = [read_cell(cells, column.column) for column in columns]
-        refusals = [refuse_key_part(part.strip(), column) for part, column in zip(parts, columns, strict=True)]
-        reasons = tuple(refusal.reason("") for refusal in refusals if refusal is not None)
-        return NO_KEY if reasons else row_key(parts), reasons
-
-    return read
-
-
-def refuse_key_part(part: str, column: KeyColumn) -> Refusal | None:
-    """Return why a trimmed text cannot be a part of a key, None if it can."""
-    if not part:
-        hint = f'every row needs its identifier in "{column.column}"'
-        return None if column.optional else required(column.column, hint)
-    if _SHEET_ERROR.fullmatch(part) or _ROUNDED.fullmatch(part):
-        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
-    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
-        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column.column)
-    return None

@@ -71,8 +71,8 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     `zone` (an IANA name) and `order` (`day` or `month`, whichever stands first) are the author's; "" leaves them to evidence.
     """
     is_calendar = sample.source.kind == "ics"
-    lists = _LISTS_OF_CALENDARS if is_calendar else sample.source.settings.get("join_lists", {})
-    columns = read_columns(sample.columns, sample.rows, lists)
+    lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
+    columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
     roles = guess_roles(columns)
     key, key_guess = guess_key(columns, roles)
     has_zones = Role.ZONE in roles and not zone and not is_calendar

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import yaml
@@ -54,7 +55,7 @@ _WORDS: Mapping[Role, Sequence[str]] = {
 _STEMS = [(word.removesuffix("*"), role) for role, words in _WORDS.items() for word in words if word.endswith("*")]
 _GLUE = frozenset(
     {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
-    | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso"}
+    | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso", "c", "r"}
 )
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
 """Words that name an identifier when they stand alone: the number sent is none."""
@@ -109,11 +110,15 @@ _SEPARATORS = (";", "|", ",", "/")
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a sample: its name, and its cells from top to bottom. `joined_by`: what the reader joined lists with."""
+    """One column of a sample: its name, and its cells from top to bottom.
+
+    `joined_by`: what the reader joined lists with; `choices`: the texts that its source allows.
+    """
 
     name: str
     cells: tuple[str, ...]
     joined_by: str = ""
+    choices: tuple[str, ...] = ()
 
     @cached_property
     def filled(self) -> tuple[str, ...]:
@@ -137,11 +142,12 @@ class Column:
 
     @cached_property
     def parts(self) -> Counter[str]:
-        """The different texts of the lists in the cells, or of the cells, and how often each stands there."""
-        if not self.separator:
-            return self.counts
-        parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
-        return Counter(filter(None, parts))
+        """The texts of the lists in the cells, or of the cells, and how often each stands there: allowed ones perhaps never."""
+        found = self.counts
+        if self.separator:
+            parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
+            found = Counter(filter(None, parts))
+        return Counter({**dict.fromkeys(self.choices, 0), **found})
 
     @cached_property
     def times(self) -> ColumnTimes | None:
@@ -207,10 +213,21 @@ class Column:
         return sum(pattern.fullmatch(text) is not None for text in self.filled) / len(self.filled) if self.filled else 0.0
 
 
-def read_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]], joined: Mapping[str, str]) -> tuple[Column, ...]:
-    """Return each column of a sample; rows whose cells are all blank say nothing. `joined`: columns of joined lists."""
+def read_columns(
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    joined: Mapping[str, str],
+    choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> tuple[Column, ...]:
+    """Return each column of a sample; rows whose cells are all blank say nothing.
+
+    `joined`: columns of joined lists; `choices`: the texts that may stand in a column, where its source says so.
+    """
     filled = [row for row in rows if any(text and not text.isspace() for text in row.values())]
-    return tuple(Column(name, tuple(row.get(name, "") for row in filled), joined.get(name, "")) for name in names)
+    return tuple(
+        Column(name, tuple(row.get(name, "") for row in filled), joined.get(name, ""), tuple(choices.get(name, ())))
+        for name in names
+    )
 
 
 Surety = Literal["sure", "likely", "unsure"]
@@ -323,7 +340,8 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
         found[Role.CITY] = replace(found.pop(Role.DISTRICT), surety="likely")
     words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
-    for role, fitting in ((Role.START, list(filter(_is_day, free))), (Role.TITLE, words), (Role.URL, pages)):
+    days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
+    for role, fitting in ((Role.START, days), (Role.CLOCK, clocks), (Role.TITLE, words), (Role.URL, pages)):
         if role not in found and fitting:
             why = f'no name says so, but the cells of "{fitting[0].name}" look like it'
             found[role] = RoleGuess(fitting[0], "unsure", why)

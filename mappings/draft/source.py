@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -25,17 +25,24 @@ from charset_normalizer import from_bytes
 from mappings.draft.guesses import Guess
 from mappings.errors import ConfigError
 
+_PLACES = {"google_sheets": "spreadsheet", "salesforce": "object"}
 HEAD_BYTES = 8 * 1024 * 1024
 """So much of a file is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGuess:
-    """The settings of a `source` block beside its place, and why each was chosen. `is_sure` is about the encoding."""
+    """The settings of a `source` block beside its place, and why each was chosen. `is_sure` is about the encoding.
+
+    `lists`: the columns whose cells are lists, and what stands between their texts, where the source says so; `choices`: the
+    texts that it allows in a column.
+    """
 
     settings: Mapping[str, Any]
     why: Mapping[str, str] = field(default_factory=dict)
     is_sure: bool = True
+    lists: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -44,11 +51,11 @@ class SourceGuess:
 
     def block(self, place: str) -> dict[str, Any]:
         """Return the whole block, in the order in which it is written."""
-        return {"kind": self.kind, "spreadsheet" if self.kind == "google_sheets" else "path": place, **self.settings}
+        return {"kind": self.kind, _PLACES.get(self.kind, "path"): place, **self.settings}
 
     def plus(self, name: str, value: object, why: str) -> SourceGuess:
         """Return the guess with one more setting."""
-        return SourceGuess({**self.settings, name: value}, {**self.why, name: why}, self.is_sure)
+        return replace(self, settings={**self.settings, name: value}, why={**self.why, name: why})
 
     def guesses(self) -> Iterator[Guess]:
         """Yield what was guessed, for the report."""

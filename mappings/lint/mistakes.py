@@ -17,6 +17,7 @@ from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource, GoogleSheetsSource
+from mappings.spec.source_words import LINK, NO_LINKS
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
@@ -236,6 +237,7 @@ def find_missing_columns(
     for name in missing:
         near = nearest.get(name)
         hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner leaves it out at times"
+        hint = NO_LINKS if near and name == f"{near}{LINK}" else hint
         for loc in _places_of_column(document, name):
             yield MappingProblem(loc, f'{source} has no column "{name}"', hint)
 

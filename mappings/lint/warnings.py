@@ -61,7 +61,7 @@ def _unused_names(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
     let = document.get("let")
     if not isinstance(let, dict):
         return
-    nodes = [node for part in ("let", "rows", "event") for _, node in walk(document.get(part))]
+    nodes = [node for part in ("key", "let", "rows", "event") for _, node in walk(document.get(part))]
     used = dict.fromkeys(node[1:] for node in nodes if isinstance(node, str) and node.startswith("$"))
     for name in let:
         if name not in used:
@@ -207,11 +207,11 @@ def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns:
 
     `columns`: all that the mapping reads; `field_columns`: the column of each field of the event that has one alone.
     """
-    for position, part in enumerate(mapping.key_columns):
+    for part in mapping.key_alternatives[0]:
         filled = [field for field in _EDITED if field_columns.get(field) == part.column]
         if filled:
             message = f'the key uses "{part.column}", which partners edit (it fills {filled[0]})'
-            yield MappingProblem(("key", position), message, "an edit makes the row look new: prefer an identifier that stays")
+            yield MappingProblem(part.loc, message, "an edit makes the row look new: prefer an identifier that stays")
     if not mapping.examples:
         yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
     elif all(example.rejected is None for example in mapping.examples):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -12,22 +13,21 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BeforeValidator,
-    Discriminator,
     Field,
     PlainValidator,
     PrivateAttr,
-    Tag,
     WithJsonSchema,
 )
 
 from mappings.errors import FileProblem
 from mappings.lookup_table import Table
-from mappings.positions import plain
+from mappings.positions import Loc, plain
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName
-from mappings.spec.rules import Explode, KeyColumn, Recur, Rule, WindowRule
+from mappings.spec.rules import Explode, KeyChoice, KeyColumn, KeyItem, KeyValue, Recur, Rule, WindowRule
 from mappings.spec.source import SourceSpec
-from mappings.spec.values import AnyStep, Fields, ItemName, Value
+from mappings.spec.values import AnyStep, Fields, From, ItemName, Value
+from mappings.steps.step import Step
 from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, matching, mistake, parse_duration
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
@@ -186,14 +186,6 @@ class PublishPolicy(Strict):
 
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
 """A feed's name, as a mapping file may spell it."""
-
-
-def _kind_of_key(value: object) -> str:
-    return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
-
-
-KeyName = Annotated[Text, Field(min_length=1)]
-KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
 PayloadPath = Annotated[
     str,
     matching(
@@ -233,6 +225,19 @@ class Example(Strict):
             raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
 
 
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """One part of a key: the column that it comes from ("" where it is none), where it stands, and the steps it passes, each with
+    the place of its value and its position there. `names`: the named values between.
+    """
+
+    column: str
+    loc: Loc = ("key", 0)
+    optional: bool = False
+    steps: tuple[tuple[Loc, int, Step], ...] = ()
+    names: tuple[str, ...] = ()
+
+
 Language = Literal["en", "de"]
 """The languages of the pages and files for partners; each but English has its catalogue in `mappings/translations`."""
 
@@ -252,8 +257,8 @@ class FeedMapping(Strict):
     """Where the rows come from."""
     schedule: Schedule | None = None
     """When the feed runs by itself (default: only when asked)."""
-    key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(min_length=1)
-    """The columns that identify a row, for life."""
+    key: Annotated[tuple[KeyItem, ...], OneOrMany()] = Field(min_length=1)
+    """What identifies a row, for life: columns, columns passed through steps, $names; or first_of, with several such keys."""
     let: dict[ItemName, Value] = Field(default_factory=dict)
     """Named values, used elsewhere as $name."""
     steps: dict[ItemName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(default_factory=dict)
@@ -302,9 +307,41 @@ class FeedMapping(Strict):
         return self._warnings
 
     @property
-    def key_columns(self) -> tuple[KeyColumn, ...]:
-        """The columns of the key, in order."""
-        return tuple(part if isinstance(part, KeyColumn) else KeyColumn(column=part) for part in self.key)
+    def key_alternatives(self) -> tuple[tuple[KeySource, ...], ...]:
+        """The alternatives of the key, each with its parts in order: one, where the file has no `first_of`."""
+        (first, *_), loc = self.key, ("key", 0, "first_of")
+        if not isinstance(first, KeyChoice):
+            return (tuple(self._key_source(part, ("key", place)) for place, part in enumerate(self.key)),)
+        return tuple(
+            tuple(self._key_source(part, (*loc, number, place)) for place, part in enumerate(parts))
+            for number, parts in enumerate(first.first_of)
+        )
+
+    @property
+    def key_columns(self) -> tuple[KeySource, ...]:
+        """The parts of all alternatives of the key, in order."""
+        return tuple(part for parts in self.key_alternatives for part in parts)
+
+    @property
+    def key_parts(self) -> int:
+        """Of how many parts a row's key is, at most."""
+        return max(map(len, self.key_alternatives))
+
+    def _key_source(self, part: KeyItem, loc: Loc) -> KeySource:
+        if isinstance(part, KeyColumn):
+            return KeySource(part.column, loc, part.optional)
+        if isinstance(part, KeyChoice):
+            return KeySource("", loc)
+        text, do, optional = (part.source, part.do, part.optional) if isinstance(part, KeyValue) else (part, (), False)
+        steps, names = [(loc, place, step) for place, step in enumerate(do)], list[str]()
+        while text.startswith("$") and not text.startswith("$$"):
+            names.append(text[1:])
+            value = self.let.get(names[-1])
+            if not isinstance(value, From):
+                return KeySource("", loc, names=tuple(names))
+            steps = [(("let", names[-1]), place, step) for place, step in enumerate(value.do)] + steps
+            text = value.source
+        return KeySource(text.removeprefix("$"), loc, optional, tuple(steps), tuple(names))
 
     def rule(self, kind: type[AnyRule]) -> AnyRule | None:
         """Return the rule of a kind of which a file has one at most."""

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from mappings.spec.values import Condition, Value
-from mappings.strict import Duration, Strict, Text, Texts, mistake, union_members
+from mappings.spec.values import Condition, Do, Value
+from mappings.strict import Duration, OneOrMany, Referring, Strict, Text, Texts, mistake, union_members
 
 _MANY = 400
+_MOST_KEYS = 5
 
 
 class Skip(Strict):
@@ -218,3 +219,47 @@ class KeyColumn(Strict):
     """The column's name."""
     optional: bool = False
     """An empty cell is a part of the key like any other."""
+
+
+class KeyValue(Strict):
+    """A part of the key that is made of a column: only steps whose results never change may stand here."""
+
+    source: Referring = Field(alias="from", min_length=1)
+    """A column's name, or $name for a named value that is such a column with its steps."""
+    do: Do = ()
+    optional: bool = False
+    """An empty cell is a part of the key like any other."""
+
+
+def _kind_of_key(value: object) -> str:
+    if isinstance(value, dict):
+        return "key:first_of" if "first_of" in value else "key:value" if "from" in value else "key:column"
+    kinds: dict[type, str] = {KeyColumn: "key:column", KeyValue: "key:value", KeyChoice: "key:first_of"}
+    return kinds.get(type(value), "key:text")
+
+
+_Part = (
+    Annotated[Annotated[Referring, Field(min_length=1)], Tag("key:text")]
+    | Annotated[KeyColumn, Tag("key:column")]
+    | Annotated[KeyValue, Tag("key:value")]
+)
+KeyPart = Annotated[_Part, Discriminator(_kind_of_key)]
+"""A column's name, $name, or a block."""
+KeyParts = Annotated[tuple[KeyPart, ...], OneOrMany(), Field(min_length=1)]
+
+
+class KeyChoice(Strict):
+    """Several keys for files in which only some rows have an identifier: the first that a row fills is its key, and a row that is
+    known by one of them keeps its key when another comes or goes.
+    """
+
+    first_of: tuple[KeyParts, ...]
+    """Two to five keys, the surest first; each is one part, or a list of parts."""
+
+    def check(self) -> None:
+        if not 2 <= len(self.first_of) <= _MOST_KEYS:
+            raise mistake(f"first_of chooses from two keys at least, and from {_MOST_KEYS} at most", "write the key without it")
+
+
+KeyItem = Annotated[_Part | Annotated[KeyChoice, Tag("key:first_of")], Discriminator(_kind_of_key)]
+"""A part of the key, or the keys to choose from."""

@@ -271,7 +271,8 @@ class GoogleSheetsSource(GridSource):
     Text stays as it is: `02134`, `12,50`. Numbers have all their digits, behind the decimal mark of the spreadsheet's locale
     (`5`, `12,5`; `12.5` in an English one), and zeros where the format adds them (`12,50`; `00000` gives `02134`). Dates and
     times are ISO as the cell's format shows them, booleans `TRUE` and `FALSE`. An error such as `#REF!`, or a formula that is
-    still `Loading...`, rejects the row if the column is used. Hidden rows, and those that a filter hides, are rows. The
+    still `Loading...`, rejects the row if the column is used. `Title.link` is the first link behind the text of `Title`: of the
+    cell, a part of its text, or a chip. Hidden rows, and those that a filter hides, are rows. The
     account that `GOOGLE_APPLICATION_CREDENTIALS` names must be allowed to see the spreadsheet.
     """
 
@@ -344,7 +345,8 @@ class WorkbookSource(FileSource, GridSource):
 
     Text stays as it is. Numbers have no needless digits (`5`, `12.5`), dates and times are ISO (`2026-05-03`, `19:30`,
     `2026-05-03T19:30:00`, as the cell's format shows them), booleans `TRUE` and `FALSE`. An error such as `#REF!` or a
-    formula that was never calculated rejects the row if the column is used. Hidden rows are rows.
+    formula that was never calculated rejects the row if the column is used. `Title.link` is the link behind the text of `Title`:
+    of the cell, or in a formula `HYPERLINK("https://...", ...)`. Hidden rows are rows.
     """
 
     kind: Literal["xlsx"]

@@ -150,6 +150,9 @@ class TheseDays(Days):
 
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]
+LINK = ".link"
+"""What stands behind a column's name, `Title.link`, where the links behind its texts are meant."""
+NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
 """How a part of a sheet is written, in upper case and without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (

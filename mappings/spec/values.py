@@ -34,6 +34,8 @@ from mappings.strict import (
 
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
 """All steps that a mapping file may name: one class or function each in a module of steps."""
+_ALSO_CALLED = {"extract": "regex_extract"}
+"""Steps that are known by another name, too."""
 
 
 def _kind_of_step(value: object) -> str:
@@ -44,7 +46,8 @@ def _kind_of_step(value: object) -> str:
         case Step():
             return f"step:{value.name}"
         case dict():
-            return f"step:{next((key for key in value if key in STEPS), next(iter(value), ''))}"
+            name = next((key for key in value if key in STEPS or key in _ALSO_CALLED), next(iter(value), ""))
+            return f"step:{_ALSO_CALLED.get(name, name)}"
         case _:
             return "step:"
 

@@ -6,7 +6,7 @@ import re
 from operator import itemgetter
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, Field, field_validator
 
 from mappings.lookup_table import SPACES, normaliser
 from mappings.patterns import compile_pattern
@@ -190,7 +190,11 @@ class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
         {regex_extract: '\d+'}: "grátis" -> bad_text
     """
 
-    pattern: Pattern = Field(alias="regex_extract", description="A regular expression (RE2), searched anywhere.")
+    pattern: Pattern = Field(
+        alias="regex_extract",
+        validation_alias=AliasChoices("regex_extract", "extract"),
+        description="A regular expression (RE2), searched anywhere.",
+    )
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
 
     def check(self) -> None:

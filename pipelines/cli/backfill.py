@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -18,13 +18,15 @@ if IS_WORKING:
     from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
     from mappings.strict import written
+    from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
     from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
-    from pipelines.cli.run_report import RunReport, sent_in, show_report
+    from pipelines.cli.run_report import RunReport, report_from_outcome, sent_in, show_report
     from pipelines.clock import monotonic_s, new_backfill_id, now
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
+    from pipelines.run.empty_slices import EmptySlices
     from pipelines.run.options import RunOptions, Window
     from pipelines.run.outcome import ExitCode, RunOutcome
     from pipelines.run.service import require_service
@@ -34,7 +36,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
     from state.errors import HeldByAnotherError
-    from state.ledger.accounts import ReadAccount
+    from state.ledger.accounts import PublishAccount, ReadAccount
     from state.moving import rehearsal_copy
     from state.opening import existing_database
     from state.queries import LedgerQueries
@@ -342,6 +344,15 @@ class BackfillWork:
     done: int = 0
     began_s: float = field(default_factory=lambda: monotonic_s())  # noqa: PLW0108  # imported for work only
     stopped_by: RunReport | None = None
+    launcher: Launcher = field(init=False)
+    empty: EmptySlices = field(init=False)
+    is_shown: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare for all slices; the Dagster UI shows the backfill where this process runs them on its instance."""
+        self.launcher = Launcher(self.context.settings, self.options, self.output, BACKFILL)
+        self.empty = EmptySlices(self.context, self.mapping)
+        self.is_shown = self.uses_dagster and self.launcher.webserver() is None
 
     def run(self) -> int:
         """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
@@ -389,7 +400,10 @@ class BackfillWork:
         """Print how far the backfill is, as one document or a sentence."""
         self.record = record = self.backfills.one(self.record.backfill_id)
         self._print_document(exit_code)
+        if self.is_shown and exit_code != ExitCode.INTERRUPTED and any(one.run_id for one in record.slices):
+            self._show_in_dagster(record)
         feed = self.mapping.feed
+        self.output.note(*self.empty.notices)
         if self.stopped_by is not None:
             show_report(self.output, self.stopped_by)
         done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
@@ -411,23 +425,45 @@ class BackfillWork:
                 time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
     def _run_slice(self, one: SliceRecord, claim: str, *, is_first: bool) -> RunReport:
-        """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again.
+        """Run one slice, unless it is empty; interrupted while Dagster is still loaded, it has not begun, and is free again.
 
-        But for the first, a slice waits for a scheduled run that has come in.
+        But for the first, a slice waits for a scheduled run that has come in. What an earlier run may have staged is sent, also
+        where the slice is empty by now.
         """
         plan = plan_of_record(self.record)
+        window = plan.window_of(one)
         limit = None if self.options.limit is None else self.options.limit - self.sent
-        more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
+        more = {"window": window, "status": plan.status, "limit": limit}
         options = self.options.model_copy(update={**more, "wait": self.options.wait or not is_first})
         title = f"{self.mapping.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
-        launcher = Launcher(self.context.settings, options, self.output, BACKFILL, title)
+        launcher = self.launcher
+        launcher.options, launcher.title = options, title
         try:
+            if one.state is SliceState.LEFT and one.exit_code is None:
+                with self.output.progress(f"looking for rows of {_days(one.first, one.last)}") as bar:
+                    if self.empty.has(window, bar.advance):
+                        return self._nothing_read()
+            launcher.backfill = self.backfills.one(self.record.backfill_id) if self.is_shown else None
             (report,) = launcher.run([self.mapping], uses_dagster=self.uses_dagster)
         except KeyboardInterrupt:
             end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
             self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
             raise
         return report
+
+    def _nothing_read(self) -> RunReport:
+        report = report_from_outcome(self.mapping.feed, "", RunOutcome("done", ExitCode.DONE))
+        return replace(report, read=asdict(ReadAccount()), publish=asdict(PublishAccount()))
+
+    def _show_in_dagster(self, record: BackfillRecord) -> None:
+        """Show how the backfill stands in the Backfills tab of the Dagster UI."""
+        prepare_dagster_home(self.context.settings.dagster_home)
+        from dagster import DagsterInstance  # Dagster takes seconds to import
+
+        from pipelines.launcher import show_backfill
+
+        with DagsterInstance.get() as instance:
+            show_backfill(instance, self.mapping, record)
 
     def _end_slice(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
         """Record and print how a slice ended; return whether to go on."""

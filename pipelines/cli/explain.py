@@ -80,8 +80,8 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     steps = explain_row(mapping, known.directory, found, moment or now()).steps
     with open_state() as reader:
         keys = sorted({outcome.row_key for outcome, _ in outcomes})
-        records = [record for key in keys for record in _records(reader, reader.scopes_of(mapping.feed), key)]
-        entries, known_rows = [entry_of(record, mapping.feed) for record in records], {one.row_key: one for one in records}
+        records = [(key, record) for key in keys for record in _records(reader, reader.scopes_of(mapping.feed), key)]
+        entries, known_rows = [entry_of(record, mapping.feed) for _, record in records], dict(records)
         described = []
         for outcome, foreseen in outcomes:
             became = _as_known(outcome, first_run.in_the_end(foreseen), known_rows.get(outcome.row_key))
@@ -141,13 +141,13 @@ def _find(
     def compared(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
             bar.advance()
-            key = mapper.key_of(row)
-            if not exact and (row.location.is_named(word) or (key and key == wanted)):
+            known_as = mapper.keys_of(row)
+            if not exact and (row.location.is_named(word) or wanted in known_as):
                 exact.append(row)
             elif not numbered and row.location.has_number(number):
                 numbered.append(row)
-            if key and len(keys) < _KEPT_KEYS:
-                keys[key] = None
+            if known_as and len(keys) < _KEPT_KEYS:
+                keys[known_as[0]] = None
             yield row
 
     became: list[tuple[RowOutcome, Foreseen]] = []

@@ -17,7 +17,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from pydantic import TypeAdapter
 
-    from connectors.sources.catalogue import open_source
+    from connectors.sources.catalogue import describe_object, open_source, read_sheet_top
     from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
@@ -25,7 +25,7 @@ if IS_WORKING:
     from mappings.draft.guesses import Guess
     from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
-    from mappings.spec.source import SourceSpec
+    from mappings.spec.source import GoogleSheetsSource, SourceSpec, WorkbookSource
     from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import CheckedFile, find, is_sound
@@ -35,7 +35,8 @@ if IS_WORKING:
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="SOURCE", help="A CSV, TSV, XLSX, JSON, NDJSON, XML or ICS file: path or URL; or a Google sheet's URL."
+        metavar="SOURCE",
+        help="A CSV, TSV, XLSX, JSON, NDJSON, XML or ICS file: path or URL; a Google sheet's URL; or salesforce:OBJECT.",
     ),
 ]
 
@@ -61,6 +62,8 @@ def init(  # one parameter for each option
         eventsync init ~/Downloads/agenda.csv --feed lisbon-agenda --zone Europe/Lisbon
         # Only look: what would be guessed
         eventsync init https://partner.example/events.json --json --out /dev/null --force
+        # The campaigns of a Salesforce org, with the login of the SALESFORCE_ variables
+        eventsync init salesforce:Campaign --zone Europe/Lisbon
 
     Up to 2,000 rows are read. What a sample cannot show stands as `fill-in` in the file, events are drafts until
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
@@ -68,13 +71,15 @@ def init(  # one parameter for each option
     """
     settings, output = current_settings(), Output(json=as_json)
     is_sheet = source.startswith(_SPREADSHEETS)
-    file_name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
+    file_name = source.removeprefix(_ORG).rstrip("/").rpartition("/")[2].partition("?")[0]
     stem = "the spreadsheet" if is_sheet else file_name.partition(".")[0] or file_name
+    if source == _ORG:
+        raise ConfigError("salesforce: lacks the name of an object", hint="write it like salesforce:Campaign")
     if feed and feed_name(feed) != feed:
         raise ConfigError(f"--feed {feed}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(feed)}")
     if not feed and is_sheet:
         raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
-    feed = feed or feed_name(stem)
+    feed = feed or feed_name(stem.removesuffix("__c"))
     try:
         zone = str(parse_zone(zone)) if zone else ""
     except ValueError as error:
@@ -122,7 +127,7 @@ SAMPLED = 2_000
 """So many rows are read at most."""
 _TOP = 60
 """Among so many rows of a sheet the header is looked for."""
-_WIDEST = 256
+_ORG = "salesforce:"
 _SPREADSHEETS = "https://docs.google.com/spreadsheets/"
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
 
@@ -133,8 +138,9 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
     Raises:
         SyncError: the source cannot be read.
     """
+    if source.startswith(_ORG):
+        return _read_object(source.removeprefix(_ORG), access)
     if source.startswith(_SPREADSHEETS):
-        name = "the spreadsheet"
         guess = SourceGuess(
             {"kind": "google_sheets"}, {"kind": "the first tab, or the one in the address; name another with `tab`"}
         )
@@ -143,19 +149,26 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
             content = file.stream.read(HEAD_BYTES + 1)
         name, guess = file.name, guess_source(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
     if guess.kind in {"xlsx", "google_sheets"}:
-        guess, (columns, rows, is_whole) = _read_sheet(guess, source, access)
+        guess, name, (columns, rows, is_whole) = _read_sheet(guess, source, access)
     else:
         columns, rows, is_whole = _read_rows(guess, source, access)
         joined = join_lists(guess, columns, rows)
         if joined is not guess:
             guess, (columns, rows, is_whole) = joined, _read_rows(joined, source, access)
-    title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
-    return SourceSample(title, _path_from(out, source), guess, columns, rows), is_whole
+    return SourceSample(_title(name, rows, is_whole), _path_from(out, source), guess, columns, rows), is_whole
+
+
+def _title(name: str, rows: Sequence[object], is_whole: bool) -> str:
+    return f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
 
 
 def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
     """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
-    spec = _spec(guess.block(source))
+    return _rows_of(guess.block(source), access)
+
+
+def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
+    spec = _spec(block)
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
@@ -163,20 +176,33 @@ def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
     return columns, rows, len(read) <= SAMPLED
 
 
-def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, _Rows]:
+def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, str, _Rows]:
     """Find the row with the names, which a sheet's bytes do not show, and whether merged cells are meant for each row."""
-    names = [f"c{number}" for number in range(1, _WIDEST + 1)]
-    spec = _spec({**guess.block(source), "header": {"row": "0", "names": names}, "long_rows": "cut"})
-    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
-        top = list(islice(reading.rows, _TOP))
-    row = header_row([_without_blank_end(row.cells) for row in top])
-    number = top[row - 1].location.number if top else 1
+    kind = GoogleSheetsSource if guess.kind == "google_sheets" else WorkbookSource
+    top = read_sheet_top(kind.model_validate(guess.block(source)), Path.cwd(), SAMPLED + _TOP, access=access)
+    number = header_row([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
     if number != 1:
         guess = guess.plus("header", {"row": number}, f"row {number} is the first that is as wide as those below")
-    plain = _read_rows(guess, source, access)
-    spread = guess.plus("merged", "spread", "cells merged over several rows: what stands there is meant for each")
-    filled = _read_rows(spread, source, access)
-    return (spread, filled) if filled[0] == plain[0] and _is_filled_down(plain[1], filled[1]) else (guess, plain)
+    spec = kind.model_validate(guess.block(source))
+    columns, plain = top.table(spec, is_spread=False)
+    spread_columns, spread = top.table(spec, is_spread=True)
+    if spread_columns == columns and _is_filled_down(plain, spread):
+        guess = guess.plus("merged", "spread", "cells merged over several rows: what stands there is meant for each")
+        plain = spread
+    return guess, top.name, (columns, plain[:SAMPLED], top.is_whole and len(plain) <= SAMPLED)
+
+
+def _read_object(name: str, access: Access) -> tuple[SourceSample, bool]:
+    """Read records of a Salesforce object with all of its fields, but for those that Salesforce keeps of each record."""
+    found = describe_object(name, access=access)
+    settings: dict[str, object] = {"kind": "salesforce"}
+    why = {"object": f"{found.more} of its fields were not looked at"} if found.more else {}
+    if found.changed:
+        settings["incremental"], why["incremental"] = {"by": found.changed}, "reads only what changed, and all of it once a day"
+    guess = SourceGuess(settings, why, lists=dict.fromkeys(found.lists, ";"), choices=found.choices)
+    block = {"kind": "salesforce", "object": found.name, "fields": found.fields, "api": "rest"}
+    columns, rows, is_whole = _rows_of(block, access)
+    return SourceSample(_title(found.name, rows, is_whole), found.name, guess, columns, rows), is_whole
 
 
 def _spec(block: Mapping[str, object]) -> SourceSpec:
@@ -192,9 +218,8 @@ def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping
     return down * 2 > len(new)
 
 
-def _without_blank_end(cells: Mapping[str, str]) -> list[str]:
-    texts = list(cells.values())
-    return texts[: max((place for place, text in enumerate(texts, start=1) if text.strip()), default=0)]
+def _without_blank_end(cells: Sequence[str]) -> Sequence[str]:
+    return cells[: max((place for place, text in enumerate(cells, start=1) if text.strip()), default=0)]
 
 
 def _path_from(out: Path, source: str) -> str:

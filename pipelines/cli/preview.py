@@ -44,6 +44,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
+    from state.ledger.alternatives import KnownRows, digest_of
     from state.ledger.stage import too_long_key
 
 OutcomeKind = Literal["events", "rejected", "held", "skipped"]
@@ -224,6 +225,7 @@ class FirstRun:
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
+    _known: KnownRows = field(default_factory=lambda: KnownRows())  # noqa: PLW0108  # imported for work only
     _used: dict[RowKey, RowLocation] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
@@ -251,6 +253,8 @@ class FirstRun:
         return foreseen, self._contradicted[contradicted.row_key] if contradicted else None
 
     def _foresee(self, row: RowOutcome) -> tuple[Foreseen, MappedRow | None]:
+        if row.known_as and isinstance(row, MappedRow):
+            row = self._as_known(row)
         if not isinstance(row, MappedRow):
             return row, None
         key = row.row_key
@@ -267,6 +271,15 @@ class FirstRun:
             return Absorbed(row.location, key, Absorption.DUPLICATE, row.part), None
         self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {row.location}"))
         return _claimed_twice(row, f"the first one is at {first.location}"), None if is_contradicted else first
+
+    def _as_known(self, row: MappedRow) -> RowOutcome:
+        """Return a row that may be known by several keys under the one that it was first met under."""
+        resolved, entry, _ = self._known.resolve(row)
+        if isinstance(resolved, MappedRow):
+            entry = entry or self._known.add(resolved.row_key)
+            for columns, key in row.known_as:
+                self._known.note(entry, columns, digest_of(key))
+        return resolved
 
     def in_the_end(self, outcome: Foreseen) -> Foreseen:
         """Return what became of a row by now: an event may meanwhile stand against another row."""

@@ -364,9 +364,8 @@ class _Rows:
         )
 
     def _point(self, reason: Reason) -> Point:
-        field = plain_field(reason.field, self.words)
-        says, advice = self.words.problem(reason, field), self.words.advice(reason)
-        return Point(text_of(says), text_of(reason.column or field), text_of(advice))
+        words = self.words
+        return Point(text_of(words.problem(reason)), text_of(words.place(reason)), text_of(words.advice(reason)))
 
     def _entry(self, record: RowRecord, section: SectionName) -> Line:
         event, words = record.event, self.words
@@ -376,7 +375,7 @@ class _Rows:
         is_changed = section is SectionName.CHANGED
         changes = self._changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
         text = "" if changes else _text(record, section, words)
-        where = plain_field(record.answer.field, words) if section is SectionName.REFUSED and record.answer else ""
+        where = words.field(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
         is_new = self._is_fresh(record.vanished_at if section is SectionName.GONE else record.created_at)
         return Line(
             at=text_of(place_in_words(record.origin, words)),
@@ -393,7 +392,7 @@ class _Rows:
     def _changes(self, record: RowRecord) -> tuple[FieldChange, ...]:
         found = payload_diff(record.shown, record.drift_body or record.shown)
         return tuple(
-            FieldChange(plain_field(one.path, self.words), text_of(shown(one.delivered)), text_of(shown(one.now)))
+            FieldChange(self.words.field(one.path), text_of(shown(one.delivered)), text_of(shown(one.now)))
             for one in found
             if one.is_changed
         )
@@ -448,16 +447,6 @@ def _text(record: RowRecord, section: SectionName, words: Words) -> str:
 def text_of(text: str) -> str:
     """Return a partner's text, cut to the length that a page shows."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def plain_field(path: str, words: Words) -> str:
-    """Return a field of the payload in words, `startAt` as `start`; one without words of ours as the service calls it."""
-    first, dot, rest = re.sub(r"\[\d+\]", "", path).partition(".")
-    known = _WORDS["fields"]
-    if whole := known.get(f"{first}{dot}{rest}"):
-        return words.say(whole)
-    name = words.say(known[first]) if first in known else first
-    return f"{name}, {rest.replace('.', ', ')}" if dot else name
 
 
 _MADE_AT = re.compile(r'<meta name="eventsync-report" content="([^"]+)">')

@@ -374,10 +374,10 @@ def _csv_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str], 
 def _csv_problem(record: ProblemRecord, words: Words) -> CsvRow:
     problems, advice = dict[str, None](), dict[str, None]()
     for reason in record.reasons:
-        column = f"{reason.column}: " if reason.column else ""
-        problems[column + words.problem(reason)] = None
+        place = f"{name}: " if (name := words.place(reason)) else ""
+        problems[place + words.problem(reason)] = None
         if hint := words.advice(reason):
-            advice[column + hint] = None
+            advice[place + hint] = None
     if record.event_id is not None and record.kind is not ProblemKind.WARNING:
         problems[words.say("An earlier version of this row is online, and stays as it is.")] = None
     return CsvRow(shown_place(record.origin), "\n".join(problems), "\n".join(advice), record.cells)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -20,6 +20,9 @@ import typer
 from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, AsOf, FeedNames, NoDagster, Wait
+
+if TYPE_CHECKING:
+    from dagster import Definitions
 
 if IS_WORKING:
     import httpx
@@ -50,7 +53,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
-    from pipelines.run.context import RunContext, open_context
+    from pipelines.run.context import BACKFILL, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
     from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of
@@ -60,6 +63,7 @@ if IS_WORKING:
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
+    from state.backfills import BackfillRecord
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
     from state.ledger.standing import FeedScope, Standing
     from state.moving import rehearsal_copy
@@ -269,11 +273,12 @@ def notify_after(
         notifier.notify(about.values(), {**crashes, **concerns})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Launcher:
     """Launches runs of feeds, one behind another, and reports each.
 
     `title`: what stands beside the bar of the engine, the feed's name without it. `as_of`: the engine judges rows as of then.
+    `backfill`: the one whose slice is run, which the Dagster UI shows if this process runs it.
     """
 
     settings: Settings
@@ -282,36 +287,54 @@ class Launcher:
     launched_by: str = "cli"
     title: str = ""
     as_of: str | None = None
+    backfill: BackfillRecord | None = None
+    _definitions: Definitions | None = None
 
     def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
         """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
         if not uses_dagster:
             yield from (self._unless_at_fault(self._run_by_engine, mapping, str(uuid4())) for mapping in feeds)
             return
-        if url := webserver_url(self.settings):
-            server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
-            if server.is_there():
-                yield from self._run_on_webserver(server, feeds)
-                return
-            if self.settings.dagster_url:
-                self.output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-        yield from self.run_in_process(list(feeds))
+        if server := self.webserver():
+            yield from self._run_on_webserver(server, feeds)
+        else:
+            yield from self.run_in_process(list(feeds))
+
+    def webserver(self) -> Webserver | None:
+        """Return the webserver to launch runs on, None where they run in this process.
+
+        A backfill goes to a configured one only: the local one takes ten seconds for each slice, in a process of its own.
+        """
+        url = self.settings.dagster_url if self.launched_by == BACKFILL else webserver_url(self.settings)
+        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False)) if url else None
+        if server is None or server.is_there():
+            return server
+        if self.settings.dagster_url:
+            self.output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+        return None
+
+    def load(self, feeds: Sequence[FeedMapping]) -> Definitions:
+        """Load Dagster with the definitions of these feeds, at the first call."""
+        settings, output = self.settings, self.output
+        if self._definitions is None:
+            prepare_dagster_home(settings.dagster_home)
+            with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
+                from pipelines.definitions import build_definitions  # Dagster takes seconds to import
+
+                wanted = {mapping.feed for mapping in feeds}
+                self._definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
+        return self._definitions
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
-        settings, output = self.settings, self.output
-        prepare_dagster_home(settings.dagster_home)
-        with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
-            from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-            from pipelines.launcher import run_job
-
-            wanted = {mapping.feed for mapping in feeds}
-            definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
+        definitions = self.load(feeds)
 
         def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
-            with output.progress(f"running {mapping.feed}", is_counted=False):
-                status = run_job(definitions, mapping, self.options, run_id, self.launched_by)
-            with open_context(settings) as context:
+            from pipelines.launcher import run_job  # loaded above
+
+            with self.output.progress(f"running {mapping.feed}", is_counted=False):
+                status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
+            with open_context(self.settings) as context:
                 return report_of(context, mapping.feed, run_id, dagster_status=status)
 
         yield from (self._unless_at_fault(run_one, mapping, str(uuid4())) for mapping in feeds)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import dagster as dg
 from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.events import RunFailureReason
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemotePartitionSetOrigin,
+    RemoteRepositoryOrigin,
+)
 from dagster._core.storage.tags import (
     GRPC_INFO_TAG,
     HIDDEN_TAG_PREFIX,
@@ -26,11 +33,14 @@ __all__ = [
     "ORIGIN_TAGS",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "WILL_RETRY_TAG",
+    "BulkActionStatus",
     "CheckRunHealthResult",
     "DefaultRunLauncher",
+    "PartitionBackfill",
     "RunFailureReason",
     "WorkerStatus",
     "own_job",
+    "put_backfill",
     "set_origin",
 ]
 
@@ -57,3 +67,33 @@ def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
     run = instance.get_run_by_id(run_id)
     if run is not None and run.remote_job_origin is None:
         instance.run_storage.replace_job_origin(run, _REPOSITORY.get_job_origin(run.job_name))
+
+
+def put_backfill(  # noqa: PLR0913  # as many fields does a row of the tab have
+    instance: dg.DagsterInstance,
+    backfill_id: str,
+    status: BulkActionStatus,
+    *,
+    tags: Mapping[str, str],
+    partitions: Sequence[str],
+    job: str,
+    began: datetime,
+    ended: datetime | None,
+) -> None:
+    """Record a backfill for the Backfills tab of the UI, or replace its record. `job`: "" for none.
+
+    Its runs are those with the tag `dagster/backfill`. Dagster has no public way to record a backfill that others run: its daemon
+    acts on a `status` of REQUESTED, CANCELING or FAILING.
+    """
+    name = f"{job}_partition_set"
+    backfill = PartitionBackfill(
+        backfill_id,
+        status,
+        from_failure=False,
+        tags=tags,
+        backfill_timestamp=began.timestamp(),
+        partition_set_origin=RemotePartitionSetOrigin(repository_origin=_REPOSITORY, partition_set_name=name) if job else None,
+        partition_names=partitions,
+        backfill_end_timestamp=ended.timestamp() if ended else None,
+    )
+    (instance.update_backfill if instance.get_backfill(backfill_id) else instance.add_backfill)(backfill)

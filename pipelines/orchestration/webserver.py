@@ -23,7 +23,7 @@ from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
-from pipelines.run.options import RunOptions
+from pipelines.run.options import RunOptions, Window
 from pipelines.settings import Settings
 
 POLL_S = 0.5
@@ -173,12 +173,21 @@ def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> 
     """Return the tags of a run to launch: the feed, who launched it, and its days where they are partitions."""
     tags = {names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: str(mapping.feed)}
     days = options.window
-    if days is None or not has_days(mapping) or days.by != default_way(mapping.source) or days.column:
-        return tags
-    if days.first < FIRST_SHOWN or days.last > now().date():
+    if days is None or not are_partitions(mapping, days):
         return tags
     span = {"start": days.first, "end": days.last}
     return {**tags, **{f"dagster/asset_partition_range_{end}": day.isoformat() for end, day in span.items()}}
+
+
+def slice_tags(backfill_id: str, mapping: FeedMapping, days: Window) -> Mapping[str, str]:
+    """Return the tags by which the UI finds the run of a backfill's slice. A job that has partitions accepts no other names."""
+    return {"dagster/backfill": backfill_id} | ({} if has_days(mapping) else {"dagster/partition": str(days)})
+
+
+def are_partitions(mapping: FeedMapping, days: Window) -> bool:
+    """Whether Dagster knows the days of a window as partitions of the feed."""
+    is_usual = has_days(mapping) and days.by == default_way(mapping.source) and not days.column
+    return is_usual and days.first >= FIRST_SHOWN and days.last <= now().date()
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def describe_scope(feed: str, namespace: str) -> str:
 def _keys(report: StageReport) -> _Result:
     sentence = "the key is what it was"
     if report.has_new_keys:
-        sentence = "the mapping's `key` has changed: every row gets another key, and would be sent once more"
+        sentence = "the mapping's `key`, or what it uses, has changed: every row that gets another key would be sent once more"
     return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
 
 

@@ -26,8 +26,8 @@ from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
-from pipelines.run.service import open_api
-from pipelines.run.signals import signals_deferred, signals_raised
+from pipelines.run.service import ServiceLists, ask_lists, open_api
+from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb
@@ -157,6 +157,19 @@ class RunContext:
         """Return the client, to be opened in an event loop."""
         seen = self.telemetry.seen
         return open_api(self.settings, mapping.publish, self.engine, passage, retries=self.retries, now=self.now, seen=seen)
+
+    def lists(self, mapping: FeedMapping) -> ServiceLists:
+        """Ask the service for the lists that mappings are resolved against.
+
+        Raises:
+            SyncError: the service cannot be reached, refuses the key, or is not the service.
+        """
+
+        async def ask() -> ServiceLists:
+            async with self.api(mapping) as api:
+                return await ask_lists(api)
+
+        return run_async(ask)
 
     @contextmanager
     def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:

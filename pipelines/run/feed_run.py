@@ -27,8 +27,8 @@ from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, SystemicFailure, outcome_of_publish, patience_with, publish
-from pipelines.run.service import ListMemory, ServiceLists, ask_lists
-from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
+from pipelines.run.service import ListMemory
+from pipelines.run.signals import InterruptedRunError, raise_if_stopped, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
@@ -118,7 +118,7 @@ class FeedRun:
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
-            row_parts=len(self.mapping.key_columns) if self.mapping.is_expanding else None,
+            row_parts=self.mapping.key_parts if self.mapping.is_expanding else None,
         )
 
     @contextmanager
@@ -171,12 +171,7 @@ class FeedRun:
     def _stage_job(self, lease: LeaseKeeper) -> StageJob:
         """Ask the service for its lists, compile the mapping, find the source."""
         context, mapping, options = self.context, self.mapping, self.options
-
-        async def ask() -> ServiceLists:
-            async with context.api(mapping) as api:
-                return await ask_lists(api)
-
-        lists = run_async(ask)
+        lists = context.lists(mapping)
         mapper = compile_feed(mapping, lists.directory, context.as_of or context.now())
         change = ListMemory(context.notes).note(mapping, lists.classifications) if lists.classifications else ""
         notices = (change,) if change else ()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
@@ -25,6 +25,7 @@ from connectors.sources.contract import Source, SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from connectors.sources.formats.csv import PlainRows
+from mappings.compiler.key import key_definition
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
@@ -34,6 +35,7 @@ from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
 from state.ledger.accounts import ReadKind, StagePolicy, StageReport
+from state.ledger.alternatives import digest_of
 from state.ledger.gate import NO_BOOKMARK, Bookmark, repeat_read
 from state.ledger.ledger import Ledger
 from state.ledger.stage import Stage, open_stage
@@ -187,14 +189,9 @@ class WindowFilter:
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         """Yield the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
-        column = self.window.column
         for row in rows:
-            try:
-                moment = datetime.fromisoformat(row.cells[column].strip()) if column else None
-            except ValueError:
-                self.without_day += 1
-                continue
-            if moment is None or self.window.holds((moment.astimezone(UTC) if moment.tzinfo else moment).date()):
+            day = self._day_of_change(row) if self.window.column else self.window.first
+            if day is not None and self.window.holds(day):
                 yield row
 
     def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
@@ -204,11 +201,27 @@ class WindowFilter:
                 yield outcome
             elif isinstance(outcome, Rejection):
                 self.without_day += not outcome.part.is_further
-            elif isinstance(outcome, MappedRow):
-                event = json.loads(outcome.body)
-                start = datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"]))
-                if self.window.holds(start.date()):
-                    yield replace(outcome, part=WHOLE_ROW)
+            elif isinstance(outcome, MappedRow) and self.window.holds(_day_of_event(outcome)):
+                yield replace(outcome, part=WHOLE_ROW)
+
+    def days(self, rows: Iterable[SourceRow], mapper: RowMapper) -> Iterator[date]:
+        """Yield the day of each row, or event, that has one, whether in the window or not."""
+        if self.window.column:
+            yield from filter(None, map(self._day_of_change, rows))
+            return
+        for outcome in mapper.over(rows):
+            if isinstance(outcome, MappedRow):
+                yield _day_of_event(outcome)
+            self.without_day += isinstance(outcome, Rejection) and not outcome.part.is_further
+
+    def _day_of_change(self, row: SourceRow) -> date | None:
+        """Return the day that the column names, None where it names none."""
+        try:
+            moment = datetime.fromisoformat(row.cells[self.window.column].strip())
+        except ValueError:
+            self.without_day += 1
+            return None
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
     def notices(self) -> Iterator[str]:
         """Say what was left out."""
@@ -218,6 +231,12 @@ class WindowFilter:
             yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
         elif self.without_day:
             yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
+
+
+def _day_of_event(mapped: MappedRow) -> date:
+    """Return the day on which an event starts, where it happens."""
+    event = json.loads(mapped.body)
+    return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +281,7 @@ class StageJob:
 
     def policy(self, kind: ReadKind) -> StagePolicy:
         """Return how a read of this kind is recorded."""
-        publish, keys = self.mapping.publish, self.mapping.key_columns
+        publish = self.mapping.publish
         return StagePolicy(
             on_change=publish.on_change,
             on_vanish=publish.on_vanish,
@@ -271,8 +290,8 @@ class StageJob:
             days=self.mapper.days,
             as_of=self.as_of,
             kind=kind,
-            row_parts=len(keys) if self.mapping.is_expanding else None,
-            key_definition=_digest_of(json.dumps([part.column for part in keys]), 16),
+            row_parts=self.mapping.key_parts if self.mapping.is_expanding else None,
+            key_definition=_digest_of(key_definition(self.mapping), 16),
         )
 
     def staged(
@@ -345,7 +364,6 @@ def _read(
     `fingerprint` is stored for the next read, if the source is opened as the snapshot shows it.
     """
     options, brakes, missing = job.options, list[BrakeResult](), set(job.options.keys)
-    row_parts = len(job.mapping.key_columns)
     window = WindowFilter(options.window) if options.window else None
     with ExitStack() as stack:
         with signals_raised():
@@ -370,12 +388,13 @@ def _read(
             _write_changed(job, reading.rows, staging)
         outcomes: Iterable[RowOutcome] = job.mapper.over(window.rows(reading.rows) if window else reading.rows)
         outcomes = window.outcomes(outcomes) if window else outcomes
-        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), row_parts) if options.keys else outcomes
+        names = _names_reader(job)
+        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), names) if options.keys else outcomes
         for chunk in read_chunks(outcomes):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
-                missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
+                missing.difference_update(chain.from_iterable(map(names, chunk)))
             del chunk  # before the next one is made: memory holds one at a time
         with signals_raised():
             ending = reading.ending()
@@ -408,10 +427,21 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
         job.advance(len(chunk))
 
 
-def _picked(outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], row_parts: int) -> Iterator[RowOutcome]:
+def _names_reader(job: StageJob) -> Callable[[RowOutcome], tuple[RowKey, ...]]:
+    """Return what gives the keys that mean an outcome, its row's own first; of rows of several keys also those asked for."""
+    parts = job.mapping.key_parts
+    if not job.options.keys or len(job.mapping.key_alternatives) == 1:
+        return lambda outcome: tuple(names_of(outcome.row_key, parts))
+    asked = job.ledger.names_asked_for([*map(RowKey, job.options.keys)])
+    return lambda outcome: (outcome.row_key, *(key for _, one in outcome.known_as for key in asked.get(digest_of(one), ())))
+
+
+def _picked(
+    outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], names_of_row: Callable[[RowOutcome], tuple[RowKey, ...]]
+) -> Iterator[RowOutcome]:
     """Yield what becomes of the rows asked for; an event that is picked out of its row counts as a row."""
     for outcome in outcomes:
-        names = tuple(names_of(outcome.row_key, row_parts))
+        names = names_of_row(outcome)
         if not wanted.isdisjoint(names):
             yield outcome if names[0] in wanted else replace(outcome, part=WHOLE_ROW)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.payload import ReadKey, compile_key
+from mappings.compiler.key import CompiledKey, ReadKey, compile_key
 from mappings.errors import SyncError
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
@@ -27,6 +27,7 @@ from mappings.spec.source_words import WriteBack
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
+from state.ledger.alternatives import KnownRows
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
@@ -93,7 +94,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
 
     Never fails the run. A signal leaves the sheet alone: a busy service may keep us waiting for minutes.
     """
-    source, keys = mapping.source, mapping.key_columns
+    source, key = mapping.source, compile_key(mapping, [])
     if not isinstance(source, GoogleSheetsSource) or source.write_back is None:
         return None
     if is_loopback(urlsplit(settings.base_url).hostname or "") and not settings.access.google.api_url:
@@ -101,14 +102,26 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
     if is_stop_asked():
         return WrittenBack(problem=_STOPPED)
     try:
-        with signals_raised(), open_status_sheet(source, frozenset(column.column for column in keys), settings.access) as sheet:
+        with signals_raised(), open_status_sheet(source, key.columns, settings.access) as sheet:
             words, scope = Words(mapping.language), FeedScope(settings.destination, mapping.feed)
-            statuses = _read_statuses(queries, scope, words, len(keys))
-            return write_back(sheet, source.write_back, compile_key(keys), statuses)
+            statuses = _read_statuses(queries, scope, words, mapping.key_parts)
+            read_key = key.read if key.alternatives is None else _key_for_life(key, queries.known_rows(scope))
+            return write_back(sheet, source.write_back, read_key, statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
     except KeyboardInterrupt:
         return WrittenBack(problem=_STOPPED)
+
+
+def _key_for_life(key: CompiledKey, known: KnownRows) -> ReadKey:
+    """Return what reads the key that the ledger knows a row by, of a feed whose rows may be known by several."""
+
+    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+        row_key, reasons = key.read(cells)
+        found = known.find(key.alternatives(cells)) if key.alternatives and not reasons else []
+        return (found[0].row_key if len(found) == 1 else row_key), reasons
+
+    return read
 
 
 def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:
@@ -226,8 +239,8 @@ def standing_of(record: RowRecord, words: Words) -> str:
 
 
 def _sentence(reason: Reason, words: Words) -> str:
-    cell = f"{reason.column}: " if reason.column else ""
-    return " ".join(filter(None, (cell + words.problem(reason), words.advice(reason))))
+    place = f"{name}: " if (name := words.place(reason)) else ""
+    return " ".join(filter(None, (place + words.problem(reason), words.advice(reason))))
 
 
 def _short(text: str) -> str:

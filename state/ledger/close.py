@@ -41,7 +41,7 @@ from state.ledger.entries import (
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
 from state.ledger.problems import held, stem_of, strike, write_problems
 from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, lock_service, read_neighbours
-from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
+from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, NO_DRIFT, RUN
 
 MOST_COMPARED = 100_000
 """So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
@@ -59,6 +59,7 @@ _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label(
 _FORGET_MARKS = delete(DUPLICATE_MARK).where(
     tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))
 )
+_FORGET_KEYS = delete(KNOWN_AS).where(KNOWN_AS.c.entry_id.in_(bindparam("entries", expanding=True)))
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
 _IDS = select(ENTRY.c.id)
 # Apart from the ids, which an index holds: the entries themselves are large.
@@ -205,7 +206,7 @@ class _Closing:
     def _delete(self, entries: Iterable[int]) -> None:
         """Delete entries of which the service knows nothing."""
         for page in in_pages(entries):
-            for statement in (_FORGET_MARKS, delete(ENTRY).where(SOME)):
+            for statement in (_FORGET_MARKS, _FORGET_KEYS, delete(ENTRY).where(SOME)):
                 self._connection.execute(statement, {"entries": page})
 
     def _find_alongside(self) -> Alongside | None:

@@ -61,7 +61,8 @@ from state.database import reading
 from state.enums import Decision, EntryState, Phase
 from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount, dump_answer, load_answer
-from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, find_ids, is_forgotten
+from state.ledger.alternatives import find_named
+from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, is_forgotten
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
@@ -466,7 +467,9 @@ def open_outbox(
         ids = None
         if keys is not None:
             ids = (
-                find_ids(connection, scope_id, keys) if row_parts is None else _find_events(connection, scope_id, keys, row_parts)
+                find_named(connection, scope_id, keys)
+                if row_parts is None
+                else _find_events(connection, scope_id, keys, row_parts)
             )
         stopped_by = connection.execute(select(SCOPE.c.stopped_by).where(SCOPE.c.id == scope_id)).scalar_one()
         if stopped_by:

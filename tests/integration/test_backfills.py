@@ -60,6 +60,42 @@ def test_dated_files_are_gone_through_day_by_day_and_each_row_is_sent_once(desk:
     assert len(service.events()) == 18
 
 
+@pytest.mark.parametrize("words", [("--by", "file"), ("--by", "event", "--slice", "day"), ("--column", "PICTURE")])
+def test_a_slice_without_rows_makes_no_run_and_is_done_with_zeros(desk: Desk, service: Service, words: tuple[str, ...]) -> None:
+    days = {number: f"2031-01-0{number}" for number in (1, 3)}
+    rows = {number: line(number, day=day, picture=day) for number, day in days.items()}
+    desk.source(rows.values())
+    if "file" in words:
+        by_dated_file(desk, 0, days=2)
+        for number, row in rows.items():
+            write_day(desk.folder / "in", f"2031010{number}", HEADER, row)
+    said = backfill(desk, "--from", "2031-01-01", "--to", "2031-01-04", *words)
+    first, empty, *_ = said.document["backfill"]["slices"]
+    assert (said.code, [state for _, state in slices(said)], len(service.events())) == (0, ["done"] * 4, 2), said.words
+    assert [bool(one["run_id"]) for one in said.document["backfill"]["slices"]] == [True, False, True, False]
+    assert (empty["counts"], empty["exit_code"]) == (dict.fromkeys(first["counts"], 0), 0)
+    assert len(desk.command("runs", "--json").document["runs"]) == 2
+
+
+def test_a_row_that_comes_while_a_backfill_is_at_work_is_sent_though_its_slice_was_empty(desk: Desk, service: Service) -> None:
+    rows = [line(number, day="2031-01-01") for number in range(10, 18)]
+    desk.mapping(in_flight=1)
+    desk.source(rows)
+    service.switch(latency_ms=1_000)
+    command = start(desk, "--from", "2031-01-01", "--to", "2031-01-03", "--by", "event", "--slice", "day")
+    until(service.requests)
+    desk.source([*rows, line(2, day="2031-01-02")])
+    assert [one["counts"]["delivered"] for one in command.ended(0).document["backfill"]["slices"]] == [8, 1, 0]
+
+
+def test_a_source_that_cannot_be_read_fails_the_first_slice_and_not_the_search_for_empty_ones(desk: Desk) -> None:
+    (desk.folder / "events.csv").unlink(missing_ok=True)
+    said = backfill(desk, *MONTH)
+    (run,) = desk.command("runs", "--json").document["runs"]
+    assert (said.code, run["exit_code"], slices(said)) == (2, 2, [("2031-01-01", "left")]), said.words
+    said.assert_told(2, "events.csv")
+
+
 def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service) -> None:
     by_dated_file(desk, 3)
     with dagster_webserver("FAILURE") as webserver:
@@ -178,6 +214,7 @@ def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays
     put(a="Alfa", c="Charlie")
     past = backfill(desk, "--from", "2020-01-01", "--to", "2020-01-02")
     assert (past.code, past.document["read"], past.document["backfill"]["by"]) == (0, 0, "cursor"), past.words
+    assert {one["run_id"] for one in past.document["backfill"]["slices"]} == {""}, "a query that counts is no run"
     whole = backfill(desk, "--from", "2020-01-01", "--to", "2099-12-31", "--slice", "9999")
     assert (whole.code, whole.document["sent"]) == (0, 1), whole.words
     onward = desk.run().run

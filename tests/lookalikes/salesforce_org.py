@@ -31,6 +31,8 @@ class SObject:
     records: Sequence[Record] = field(default_factory=list)
     archives: bool = False
     is_described: bool = True
+    choices: dict[str, list[str]] = field(default_factory=dict)
+    """The values that picklists offer."""
 
     def all_fields(self) -> dict[str, str]:
         archived = {"IsArchived": "boolean"} if self.archives else {}
@@ -50,6 +52,9 @@ class SObject:
             kind = "double" if name in wholes and "tude" in name else kind  # noqa: PLW2901
             relation, parent = self.parents.get(name, (None, None))
             one = {"name": name, "type": kind, "label": name, "compoundFieldName": wholes.get(name)}
+            one |= {
+                "picklistValues": [{"value": text, "label": text.upper(), "active": True} for text in self.choices.get(name, ())]
+            }
             told.append(one | {"relationshipName": relation, "referenceTo": parent.split(",") if parent else []})
         children = [{"relationshipName": name, "childSObject": child} for name, (child, _) in self.children.items()]
         return {"name": self.name, "fields": told, "childRelationships": children, "queryable": True}

@@ -23,7 +23,10 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, what people see, or worked out."""
+    """A cell that is more than a plain value: with a format (`type`, `pattern`), an error, what people see, or worked out.
+
+    `links`: what its links add to the API's answer.
+    """
 
     value: str | float | bool | None = None
     kind: str = ""
@@ -32,6 +35,7 @@ class Cell:
     formula: str = ""
     shown: str = ""
     is_pivot: bool = False
+    links: Mapping[str, Any] = field(default_factory=dict)
 
 
 def day(serial: float, pattern: str = "yyyy-mm-dd") -> Cell:
@@ -156,7 +160,7 @@ def cell_data(content: Content) -> dict[str, Any]:
     """A CellData as the API gives it, as far as anybody asks for it."""
     cell = content if isinstance(content, Cell) else None
     value = cell.value if cell else content
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = dict(cell.links) if cell else {}
     if cell and cell.error:
         found["effectiveValue"] = {"errorValue": {"type": cell.error, "message": "Function stumbled."}}
     elif value is not None:

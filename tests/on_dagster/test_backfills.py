@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 
 import dagster as dg
 import pytest
+from lookalikes.dagster import dagster_webserver
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line, until
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
+from pipelines.orchestration.dagster_private import BulkActionStatus, PartitionBackfill
 from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job
 from pipelines.run.options import RunOptions, Window
 
@@ -85,6 +89,36 @@ def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMappin
     assert metadata["exit_code"] == 2
 
 
+def shown(desk: Desk) -> tuple[PartitionBackfill, list[dg.DagsterRun]]:
+    """The one backfill of the Backfills tab, and all runs."""
+    with dg.DagsterInstance.from_config(str(desk.folder / "dagster")) as instance:
+        (backfill,) = instance.get_backfills()
+        return backfill, list(instance.get_runs())
+
+
+@pytest.mark.slow(about_s=25)
+def test_a_backfill_by_event_runs_here_beside_the_local_ui_and_its_tab_shows_how_far_it_is(desk: Desk) -> None:
+    desk.source([line(1, day="2031-05-01"), line(2, day="2031-07-01")])
+    go = partial(desk.start, "backfill", FEED, "--from", "2031-05-01", "--to", "2031-08-31", "--json")
+    with dagster_webserver("FAILURE") as ui:
+        (desk.folder / "dagster").mkdir()
+        (desk.folder / "dagster" / "eventsync-ui.json").write_text(json.dumps({"url": ui.url, "pid": os.getpid()}), "utf-8")
+        seen = list[tuple[int, BulkActionStatus, str]]()
+        for key, limit in ((desk.api_key, ("--limit", "1")), ("sk-unknown", ()), (desk.api_key, ())):
+            desk.api_key = key
+            code, _, _ = ended(go(*limit), within_s=180)
+            backfill, runs = shown(desk)
+            seen.append((code, backfill.status, backfill.tags["slices"]))
+    assert seen == [
+        (0, BulkActionStatus.CANCELED, "1 of 4 done"),
+        (3, BulkActionStatus.COMPLETED_FAILED, "1 of 4 done"),
+        (0, BulkActionStatus.COMPLETED_SUCCESS, "4 of 4 done"),
+    ]
+    assert backfill.partition_names == ["2031-05-01 to 2031-05-31", "2031-06-01 to 2031-06-30", "2031-07-01 to 2031-07-31"]
+    assert {run.tags["dagster/partition"] for run in runs if run.is_success} == set(backfill.partition_names)
+    assert {run.tags["dagster/backfill"] for run in runs} == {backfill.backfill_id}
+
+
 @pytest.mark.slow(about_s=20)
 @pytest.mark.usefixtures("dated")
 def test_after_a_kill_the_same_command_goes_on_with_dagsters_runs_and_every_day_is_shown_as_made(desk: Desk) -> None:
@@ -94,10 +128,15 @@ def test_after_a_kill_the_same_command_goes_on_with_dagsters_runs_and_every_day_
     until(lambda: desk.posts() > 2, what="the second slice")
     struck.kill()
     ended(struck)
+    assert shown(desk)[0].status is BulkActionStatus.CANCELED
     desk.switch(latency_ms=0)
     code, out, err = ended(desk.start(*words), within_s=180)
     assert code == 0, err
     assert [one["state"] for one in json.loads(out)["backfill"]["slices"]] == ["done"] * 2
+    backfill, runs = shown(desk)
+    assert (backfill.status, backfill.job_name) == (BulkActionStatus.COMPLETED_SUCCESS, "backfill_town_hall")
+    assert backfill.partition_names == ["2026-05-01", "2026-05-02"]
+    assert {run.tags["dagster/backfill"] for run in runs} == {backfill.backfill_id}
     with dg.DagsterInstance.from_config(str(desk.folder / "dagster")) as instance:
         assert instance.get_materialized_partitions(BACKFILLED) == {"2026-05-01", "2026-05-02"}
         assert {run.tags[names.LAUNCHED_BY_TAG] for run in instance.get_runs()} == {"backfill"}

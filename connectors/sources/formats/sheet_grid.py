@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Literal
 
-from connectors.sources.rows import RowChecks, column_number
+from connectors.sources.rows import RowChecks, column_number, read_header
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import GridSource
+from mappings.spec.source_words import LINK
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000
@@ -107,11 +109,15 @@ def plain_number(raw: str) -> str | CellFault:
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`."""
+    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`.
+
+    `links`: the links behind the cells, by the same places, where they were requested.
+    """
 
     number: int
     cells: list[str]
     faults: dict[int, CellFault] = field(default_factory=dict)
+    links: dict[int, str | CellFault] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +174,68 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
     for one in merged:
         if one.size <= _LARGEST_MERGED:
             by_top[one.top].append(one)
-    active: list[tuple[Area, str]] = []
+    active: list[tuple[Area, str, str | CellFault]] = []
     for row in rows:
-        active = [(one, value) for one, value in active if one.bottom >= row.number]
-        width = sum(one.right - one.left + 1 for one, _ in active)
+        active = [merge for merge in active if merge[0].bottom >= row.number]
+        width = sum(one.right - one.left + 1 for one, *_ in active)
         for one in by_top.pop(row.number, ()):
             width += one.right - one.left + 1
             if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
                 place = one.left - area.left
-                active.append((one, row.cells[place] if 0 <= place < len(row.cells) else ""))
-        for one, value in active:
+                active.append((one, row.cells[place] if 0 <= place < len(row.cells) else "", row.links.get(place, "")))
+        for one, value, link in active:
             first, last = max(one.left - area.left, 0), min(one.right, area.right) - area.left
             row.cells.extend([""] * (last + 1 - len(row.cells)))
             row.cells[first : last + 1] = [value] * (last + 1 - first)
+            if link:
+                row.links.update(dict.fromkeys(range(first, last + 1), link))
         yield row
 
 
+@dataclass(frozen=True, slots=True)
+class SheetTop:
+    """The first rows of a sheet as they are stored, from row 1 on. `is_whole`: these are all. `name`: what people call it."""
+
+    name: str
+    rows: Sequence[SheetRow]
+    merged: Sequence[Area]
+    is_whole: bool
+
+    def table(self, spec: GridSource, *, is_spread: bool) -> tuple[tuple[str, ...], list[Mapping[str, str]]]:
+        """Return the columns and the sound rows below the header of `spec`; `is_spread`: merged cells have their value in each.
+
+        The addresses behind a column's texts are a column too.
+
+        Raises:
+            SyncError: there is no such header.
+        """
+        copied = (SheetRow(row.number, [*row.cells], row.faults, {**row.links}) for row in self.rows)
+        rows = whole_rows(copied, Area(), self.merged if is_spread else ())
+        columns = read_header(spec.header, self.name, lambda: cells_of(next(rows, None)))
+        below = list(rows)
+        links = {f"{name}{LINK}": at for at, name in enumerate(columns) if any(_leads_elsewhere(row, at) for row in below)}
+        made = source_rows(iter(below), "", spec, columns, frozenset(), links)
+        return (*columns, *links), [row.cells for row in made if not row.problems]
+
+
+def _leads_elsewhere(row: SheetRow, at: int) -> bool:
+    """Whether a web address stands behind a cell that does not show it."""
+    link = row.links.get(at, "")
+    return isinstance(link, str) and link.startswith("http") and link.rstrip("/") != row.cells[at].strip().rstrip("/")
+
+
 def source_rows(
-    rows: Iterator[SheetRow], place: str, spec: GridSource, columns: tuple[str, ...], wanted: frozenset[str]
+    rows: Iterator[SheetRow],
+    place: str,
+    spec: GridSource,
+    columns: tuple[str, ...],
+    wanted: frozenset[str],
+    links: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[SourceRow]:
-    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
+    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`.
+
+    `links`: further columns, with the links behind the texts of the cells at these places.
+    """
     checks = RowChecks(spec, columns, wanted)
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
@@ -197,6 +245,17 @@ def source_rows(
             problems = (
                 Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint) for column, fault in faults if column in wanted
             )
-            yield checks.row(origin, row.cells, tuple(problems))
+            made = checks.row(origin, row.cells, tuple(problems))
         else:
-            yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
+            made = SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
+        yield _with_links(made, row, links) if links else made
+
+
+def _with_links(made: SourceRow, row: SheetRow, links: Mapping[str, int]) -> SourceRow:
+    """Add the columns of links; a cell without text has none, so that a blank row stays blank."""
+    filled = {at for at, text in enumerate(row.cells) if text}.union(row.faults)
+    found = {name: row.links.get(at, "") if at in filled else "" for name, at in links.items()}
+    faults = {name: link for name, link in found.items() if isinstance(link, CellFault)}
+    problems = (Reason(ReasonCode.BAD_TEXT, "", name, fault.found, fault.hint) for name, fault in faults.items())
+    texts = {name: link.found if isinstance(link, CellFault) else link for name, link in found.items()}
+    return replace(made, cells={**made.cells, **texts}, problems=(*made.problems, *problems))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice, product
 from typing import BinaryIO
 
 from rapidfuzz import process
@@ -29,13 +30,17 @@ from connectors.sources.rows import (
     column_letters,
     column_number,
     folded,
+    link_columns,
     read_header,
+    short,
     wanted_columns,
     within_limits,
 )
 from mappings.spec.source import WorkbookSource
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_LINKED = re.compile(r'=?\s*HYPERLINK\(\s*"((?:[^"]|"")*)"\s*[,;)].*', re.IGNORECASE | re.DOTALL)
+_WORKED_OUT = "a formula works this link out: put the address itself behind the text"
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
 _DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
 BUILT_IN_FORMATS = {
@@ -145,6 +150,8 @@ _KINDS = {
 _SAVE_AGAIN = "open it in a spreadsheet program and save it again"
 _SAVE_AS_CSV = "save the sheet as CSV, which is read row by row"
 _NEVER_WRITTEN = "no spreadsheet program writes such: is it the right file?"
+Links = dict[tuple[int, int], str]
+"""The addresses behind cells, by row and column."""
 _BEYOND = "ZZZ"
 """A column to the right of all that a sheet can have."""
 
@@ -159,12 +166,32 @@ def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRe
             name, area = f"{file.name} ({sheet})", Area.of(spec.range or "")
             refs = (found.get("ref", "").upper() for _, found in package.elements(part, "mergeCell"))
             merged = [Area.of(ref) for ref in refs if ":" in ref] if spec.merged == "spread" else []
-            stored = grid.whole_rows(_stored_rows(package, part, area), area, merged)
+            linked = package.links(part) if asked.has_links else None
+            stored = grid.whole_rows(_stored_rows(package, part, area, linked), area, merged)
             present = read_header(spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
-            columns = wanted_columns(present, asked, name)
-        rows = grid.source_rows(stored, f"{sheet}!{column_letters(area.left)}", spec, columns.names, asked.columns)
-        reading = Reading(columns.names, file.whole(within_limits(rows, spec)), file.stamp)
+            links = link_columns(present, asked)
+            columns = wanted_columns(present, asked.without(links), name)
+        place = f"{sheet}!{column_letters(area.left)}"
+        rows = grid.source_rows(stored, place, spec, columns.names, asked.columns, links)
+        reading = Reading((*columns.names, *links), file.whole(within_limits(rows, spec)), file.stamp)
         yield reading.with_empty(columns.absent)
+
+
+def read_top(spec: WorkbookSource, open_stored: OpenStored, most: int) -> grid.SheetTop:
+    """Read so many rows of a sheet at most, from its first one, with the links behind their cells.
+
+    Raises:
+        SyncError: as reading the source does.
+    """
+    with opened(open_stored, spec.member, unpacks=False) as file:
+        package = XlsxPackage(file.stream, file.name, file.stored_bytes)
+        sheet, part = package.sheet(spec.sheet)
+        refs = (found.get("ref", "").upper() for _, found in package.elements(part, "mergeCell"))
+        stored = _stored_rows(package, part, Area(), package.links(part))
+        rows = list(islice(grid.whole_rows(stored, Area()), most + 1))
+        return grid.SheetTop(
+            f"{file.name} ({sheet})", rows[:most], [Area.of(ref) for ref in refs if ":" in ref], len(rows) <= most
+        )
 
 
 class XlsxPackage:
@@ -292,24 +319,57 @@ class XlsxPackage:
         found = next(named, usual)
         return found if found in self._zip.NameToInfo else ""
 
+    def links(self, part: str) -> Links:
+        """Return the addresses behind the cells of a sheet; a link to a place in the workbook is none.
+
+        Raises:
+            BadSourceError: they are damaged, or stand behind more cells than any workbook means.
+        """
+        targets, found = self._targets_of(part), Links()
+        for _, link in self.elements(part, "hyperlink"):
+            if address := targets.get(link.get("id", "")):
+                ref, anchor = link.get("ref", "").upper(), link.get("location", "")
+                area = Area.of(ref if ":" in ref else f"{ref}:{ref}")
+                if area.size + len(found) > MOST_VALUES:
+                    message = f"links stand behind more than {MOST_VALUES} cells"
+                    raise BadSourceError(self.place_of(part), message, hint="link the cells with a text only")
+                for cell in product(range(area.top, area.bottom + 1), range(area.left, area.right + 1)):
+                    found.setdefault(cell, f"{address}#{anchor}" if anchor else address)
+        return found
+
     def _relations(self, part: str) -> dict[str, str]:
+        folder = posixpath.dirname(part)
+        return {
+            name: posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
+            for name, target in self._targets_of(part).items()
+        }
+
+    def _targets_of(self, part: str) -> dict[str, str]:
+        """Return what a part refers to, by the names that it uses, as it stands there."""
         folder, base = posixpath.split(part)
         relations = posixpath.join(folder, "_rels", f"{base}.rels")
         if relations not in self._zip.NameToInfo:
             return {}
-        return {
-            found.get("Id", ""): posixpath.normpath(posixpath.join("/", folder, found.get("Target", ""))).lstrip("/")
-            for _, found in self.elements(relations, "Relationship")
-        }
+        return {found.get("Id", ""): found.get("Target", "") for _, found in self.elements(relations, "Relationship")}
 
 
-def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:
-    """Yield the rows of the area that are there, by their true numbers.
+def _formula_link(formula: str) -> str | CellFault:
+    """Return the address that a formula HYPERLINK names, "" for a place in the workbook and for other formulas."""
+    if "HYPERLINK(" not in formula.upper():
+        return ""
+    literal = _LINKED.fullmatch(formula)
+    if literal is None:
+        return CellFault(short(formula), _WORKED_OUT)
+    return "" if literal[1].startswith("#") else literal[1].replace('""', '"')
+
+
+def _stored_rows(package: XlsxPackage, part: str, area: Area, links: Links | None = None) -> Iterator[SheetRow]:
+    """Yield the rows of the area that are there, by their true numbers; with the links behind their cells, unless None.
 
     Raises:
         BadSourceError: the sheet is damaged, or unpacks without end.
     """
-    rows = _Rows(package.cell_texts(), area)
+    rows = _Rows(package.cell_texts(), area, links)
     for _ in package.parsed(part, rows.start, rows.end, rows.text):
         if rows.repeated > MOST_VALUES:
             message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
@@ -324,7 +384,7 @@ def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetR
 class _Rows:
     """Makes rows of a sheet's XML. `size`: characters of the cell that is being read; `repeated`: rows out of order."""
 
-    def __init__(self, texts: CellTexts, area: Area) -> None:
+    def __init__(self, texts: CellTexts, area: Area, links: Links | None) -> None:
         self.ready: list[SheetRow] = []
         self.row = SheetRow(0, [])
         self.repeated = self.size = 0
@@ -334,7 +394,11 @@ class _Rows:
         self._column = self._style = self._last = 0
         self._kind = "n"
         self._parts: list[str] = []
-        self._is_value = self._is_formula = self._is_reading = False
+        self._is_value = self._is_formula = self._is_reading = self._is_link = False
+        self._links = links
+        self._link: str | CellFault = ""
+        self._shared_by = ""
+        self._shared: dict[str, str | CellFault] = {}
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
@@ -350,6 +414,7 @@ class _Rows:
             self._parts = []
             self.size = 0
             self._is_formula = False
+            self._link = ""
         elif name == "row":
             number = attributes.get("r", "")
             is_number = number.isascii() and number.isdecimal() and len(number) < 8
@@ -359,6 +424,9 @@ class _Rows:
             self._is_formula = self._is_formula or name == "f"
             self._is_reading = self._is_reading or name == "rPh"
             self._is_value = name in {"v", "t"} and not self._is_reading
+            self._is_link = name == "f" and self._links is not None
+            if self._is_link:
+                self._shared_by = attributes.get("si", "")
 
     def end(self, name: str) -> None:
         name = name.rpartition(":")[2]
@@ -367,6 +435,8 @@ class _Rows:
             self._end_cell()
         elif name == "rPh":
             self._is_reading = False
+        elif name == "f" and self._is_link:
+            self._end_formula()
         elif name == "row":
             self.repeated += self.row.number <= self._last
             self._last = max(self._last, self.row.number)
@@ -374,15 +444,25 @@ class _Rows:
                 self.ready.append(self.row)
 
     def text(self, text: str) -> None:
-        if self._is_value:
+        if self._is_value or self._is_link:
             self._parts.append(text)
             self.size += len(text)
+
+    def _end_formula(self) -> None:
+        """Keep the link of a formula; cells that share one name it by its number, and the first of them has its text."""
+        formula = "".join(self._parts)
+        self._link = _formula_link(formula) if formula else self._shared.get(self._shared_by, "")
+        if self._shared_by and self._link:
+            self._shared[self._shared_by] = self._link
+        self._parts, self._is_link = [], False
 
     def _end_cell(self) -> None:
         if not self._area.left <= self._column <= min(self._area.right, grid.LAST_COLUMN) or self.row.number > grid.LAST_ROW:
             return
         text = self._texts.text(self._kind, self._style, "".join(self._parts), is_formula=self._is_formula)
         place, cells = self._column - self._area.left, self.row.cells
+        if self._links is not None and (link := self._links.get((self.row.number, self._column), self._link)):
+            self.row.links[place] = link
         if isinstance(text, CellFault):
             self.row.faults[place] = text
             text = text.found

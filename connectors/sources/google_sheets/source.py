@@ -35,7 +35,7 @@ from connectors.sources.contract import (
     unchanged,
 )
 from connectors.sources.feed_source import masked_errors
-from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, cells_of, source_rows, whole_rows
+from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, SheetTop, cells_of, source_rows, whole_rows
 from connectors.sources.google_sheets.client import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import (
     LOADING,
@@ -44,11 +44,20 @@ from connectors.sources.google_sheets.spreadsheet import (
     Piece,
     SpreadsheetParts,
     Tab,
+    first_link,
     open_spreadsheet,
     plain_value,
     quoted,
 )
-from connectors.sources.rows import ColumnRequest, column_letters, folded, read_header, wanted_columns, within_limits
+from connectors.sources.rows import (
+    ColumnRequest,
+    column_letters,
+    folded,
+    link_columns,
+    read_header,
+    wanted_columns,
+    within_limits,
+)
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
@@ -164,7 +173,10 @@ def _only(found: Sequence[Tab], wanted: str, parts: SpreadsheetParts) -> Tab:
 
 @dataclass(slots=True)
 class SheetCopy:
-    """The copied rows of a part, in a file: a line for each that is not blank. `tries`: how often all was read anew."""
+    """The copied rows of a part, in a file: a line for each that is not blank. `tries`: how often all was read anew.
+
+    `has_links`: the links behind the cells are copied too.
+    """
 
     spec: GoogleSheetsSource
     spreadsheet: GoogleSpreadsheet
@@ -172,6 +184,7 @@ class SheetCopy:
     cells: GoogleCells
     part: Part
     first: Piece
+    has_links: bool = False
     merged: tuple[Area, ...] = ()
     tries: int = 0
 
@@ -183,7 +196,9 @@ class SheetCopy:
             if any(texts):
                 faults = {str(place): (text.found, text.hint) for place, text in enumerate(texts) if isinstance(text, CellFault)}
                 plain = [text.found if isinstance(text, CellFault) else text for text in texts]
-                self.file.write(orjson.dumps((number, plain, faults)) + b"\n")
+                found = [first_link(cell) for cell in row] if self.has_links else []
+                links = {str(place): link for place, link in enumerate(found) if link}
+                self.file.write(orjson.dumps((number, plain, faults, *([links] if links else ()))) + b"\n")
 
     def rows(self) -> Iterator[SheetRow]:
         """Yield the copied rows from the part's first one on, and the blank ones between them."""
@@ -191,7 +206,13 @@ class SheetCopy:
         merged = self.merged if self.spec.merged == "spread" else ()
         stored = map(orjson.loads, self.file)
         rows = (
-            SheetRow(number, cells, {int(at): CellFault(*one) for at, one in faults.items()}) for number, cells, faults in stored
+            SheetRow(
+                number,
+                cells,
+                {int(at): CellFault(*one) for at, one in faults.items()},
+                {int(at): link for links in more for at, link in links.items()},
+            )
+            for number, cells, faults, *more in stored
         )
         return whole_rows(rows, self.part.area, merged)
 
@@ -220,7 +241,7 @@ class SheetCopy:
             try:
                 if self.tries:
                     self.part = part_of(self.spec, self.spreadsheet.parts())
-                    self.first = self.spreadsheet.piece(self.part.place(self.part.area.top, self.part.first_height))
+                    self.first = self._read(self.part.area.top, self.part.first_height)
                 if self._try_to_fill(used):
                     return
             except GridMovedError:
@@ -261,7 +282,10 @@ class SheetCopy:
                 return
             top += height
             height = max(_FEWEST_ROWS, _CELLS // max(width, 1))
-            piece = self.spreadsheet.piece(self.part.place(top, height))
+            piece = self._read(top, height)
+
+    def _read(self, top: int, height: int) -> Piece:
+        return self.spreadsheet.piece(self.part.place(top, height), links=self.has_links)
 
     def digest(self, parts: SpreadsheetParts) -> str:
         """Return a digest of all that was copied, and of what its reading depends on."""
@@ -331,19 +355,22 @@ def _read(
 ) -> Reading:
     parts = spreadsheet.parts()
     part = part_of(spec, parts)
-    first = spreadsheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and part.is_whole_tab)
-    copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first)
+    place = part.place(part.area.top, part.first_height)
+    first = spreadsheet.piece(place, formulas=bool(version) and part.is_whole_tab, links=asked.has_links)
+    copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first, asked.has_links)
     copy.add(first, part.area.top)
 
     name = f"{parts.title} ({part.tab.title})"
     header = copy.header(name)
     settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
     given = {column: settings[column] for column in sorted(asked.columns & settings.keys() - set(map(folded, header[0])))}
-    columns = wanted_columns(header[0], asked.without(given), name)
+    links = link_columns(header[0], asked)
+    columns = wanted_columns(header[0], asked.without({*given, *links}), name)
     # What a formula computes may spill into the part from beside it: so the whole tab is searched.
     if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
         version = ""
-    used = [place for place, column in enumerate(columns.names) if column in asked.columns or (spec.comment and not place)]
+    read = {*links.values(), *([0] if spec.comment else ())}
+    used = [place for place, column in enumerate(columns.names) if column in asked.columns or place in read]
 
     def rows() -> Iterator[SourceRow]:
         if not part.fits_one_request:
@@ -351,15 +378,36 @@ def _read(
             if copy.header(name) != header:
                 raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
         stored = islice(copy.rows(), header[1], None)
-        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns)
+        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns, links)
 
     def ending() -> Ending:
         again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
         return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
     stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
-    reading = Reading(columns.names, within_limits(rows(), spec), stamp, ending=ending)
+    reading = Reading((*columns.names, *links), within_limits(rows(), spec), stamp, ending=ending)
     return _with_settings(reading.with_empty(columns.absent), given)
+
+
+def read_top(spec: GoogleSheetsSource, access: Access, most: int, clock: Clock = REAL_CLOCK) -> SheetTop:
+    """Read the rows of a tab that one request gives, so many at most, with the links behind their cells: two requests.
+
+    Raises:
+        SyncError: as reading the source does.
+    """
+    with (
+        open_spreadsheet(spec, access, clock=clock) as spreadsheet,
+        tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+        as_odd_answer(spec.place, "Google"),
+    ):
+        parts = spreadsheet.parts()
+        part = part_of(spec, parts)
+        first = spreadsheet.piece(part.place(part.area.top, part.first_height), links=True)
+        copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first, has_links=True)
+        copy.add(first, part.area.top)
+        rows = list(islice(copy.rows(), most + 1))
+        is_whole = part.fits_one_request and len(rows) <= most
+        return SheetTop(f"{parts.title} ({part.tab.title})", rows[:most], first.merged, is_whole)
 
 
 def _cursor(spec: GoogleSheetsSource, spreadsheet: GoogleSpreadsheet, version: str) -> str:

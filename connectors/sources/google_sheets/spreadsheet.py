@@ -20,6 +20,8 @@ from mappings.spec.source import GoogleSheetsSource
 
 CELL_FIELDS = "effectiveValue,formattedValue,effectiveFormat.numberFormat"
 """The parts of a cell that its text depends on: its typed value, its displayed text, and its number format."""
+LINK_FIELDS = "hyperlink,textFormatRuns(startIndex,format.link.uri),chipRuns(startIndex,chip.richLinkProperties.uri)"
+"""The parts of a cell with its links: one behind the whole cell, or several behind parts of its text and its chips."""
 LOADING = "Loading..."
 _ERRORS = {
     "DIVIDE_BY_ZERO": "#DIV/0!",
@@ -90,6 +92,14 @@ def plain_value(cell: Mapping[str, Any]) -> object:
     if "errorValue" in value:
         return _ERRORS.get(str(value["errorValue"].get("type", "")), "#ERROR!")
     return next(iter(value.values()), None)
+
+
+def first_link(cell: Mapping[str, Any]) -> str:
+    """Return the first link of a cell, "" if it has none; a link to a place in the spreadsheet is none."""
+    runs = [(run.get("startIndex", 0), run.get("format", {}).get("link", {})) for run in cell.get("textFormatRuns", ())]
+    runs += [(run.get("startIndex", 0), run.get("chip", {}).get("richLinkProperties", {})) for run in cell.get("chipRuns", ())]
+    found = [(0, cell.get("hyperlink", "")), *((start, link.get("uri", "")) for start, link in runs)]
+    return min(((start, link) for start, link in found if link and not link.startswith("#")), default=(0, ""))[1]
 
 
 @lru_cache(1_000)
@@ -165,9 +175,12 @@ class GoogleSpreadsheet:
         """Read what the spreadsheet consists of: one request."""
         return self.client.retry(lambda: _parts(self.client.fetch_sheet_metadata(self.id, {"fields": _PARTS})))
 
-    def piece(self, place: str, *, formulas: bool = False) -> Piece:
-        """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: look for them too."""
-        cells = f"{CELL_FIELDS},{_COMPUTED}" if formulas else CELL_FIELDS
+    def piece(self, place: str, *, formulas: bool = False, links: bool = False) -> Piece:
+        """Read the cells of a range in A1 notation, as they are at one moment: one request.
+
+        `formulas`: look for them too; `links`: read those behind the cells too.
+        """
+        cells = ",".join([CELL_FIELDS, *[_COMPUTED] * formulas, *[LINK_FIELDS] * links])
         fields = f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({cells})))"
         params: _Params = {"ranges": place, "fields": fields}
         return self.client.retry(lambda: _piece(self.client.fetch_sheet_metadata(self.id, params)))

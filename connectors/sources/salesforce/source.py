@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -24,6 +25,7 @@ from connectors.sources.contract import REAL_CLOCK, Access, BadSourceError, Cloc
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import DAY_SPENT_S, NO_SALESFORCE, POLICY, LocatorLostError, Org, Page, SlowQueryError
 from connectors.sources.salesforce.query import (
+    COMPOUND,
     DELETED,
     ID,
     Column,
@@ -141,6 +143,56 @@ def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Acces
         )
         kept = 0 if spec.stop_at is None else round(allowed * (1 - spec.stop_at))
         return OrgProbe(spec.place, len(selection.names), records, plan.is_for_bulk(records), left, allowed, kept)
+
+
+_MOST_FIELDS = 250
+"""A query stands in an address, which is limited to 16,384 bytes."""
+_MOST_PARENTS = 20
+_BOOKKEEPING = frozenset(
+    {"IsDeleted", "IsArchived", "SystemModstamp", "CreatedDate", "LastModifiedDate", "LastActivityDate"}
+    | {"LastViewedDate", "LastReferencedDate"}
+)
+_NO_CELLS = frozenset({*COMPOUND, "reference", "base64", "encryptedstring", "anyType", "complexvalue"})
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """An object, by its API name, and its fields that may say something of an event, the names of its parents among them.
+
+    `more`: how many further ones there are. `lists`: the fields with several values, `A;B`. `choices`: the values that the org
+    offers for each field with a list of them. `changed`: the field with the moment of a record's last change, "" if it has none.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    more: int
+    lists: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    changed: str
+
+
+def describe_object(name: str, access: Access, clock: Clock = REAL_CLOCK) -> ObjectFields:
+    """Describe an object: one request, and one for each of its parents.
+
+    Raises:
+        SyncError: the org cannot be asked, or has no such object that we may see.
+    """
+    with closing(Org(access, clock)) as org, as_odd_answer(name, "Salesforce"):
+        describe = cache(org.describe)
+        shapes = Shapes(describe)
+        shape = shapes.of(name)
+        own = [one for one in shape.fields.values() if one.path not in _BOOKKEEPING and one.kind not in _NO_CELLS]
+        above = [f"{parent}.Name" for parent, objects in shape.parents.values() if parent.endswith("__r") and len(objects) == 1]
+        named = [path for path in above[:_MOST_PARENTS] if shapes.find(shape, path)]
+        paths = (*(one.path for one in own), *named)
+        lists = tuple(one.path for one in own if one.kind == "multipicklist")
+        choices = {
+            one["name"]: tuple(choice["value"] for choice in one["picklistValues"] if choice.get("active"))
+            for one in describe(name)["fields"]
+            if one.get("picklistValues")
+        }
+        changed = next((field for field in ("SystemModstamp", "LastModifiedDate") if field.lower() in shape.fields), "")
+        return ObjectFields(shape.name, paths[:_MOST_FIELDS], max(0, len(paths) - _MOST_FIELDS), lists, choices, changed)
 
 
 def _selection(spec: SalesforceSource, asked: ColumnRequest, org: Org) -> Selection:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.demo import FEEDS, Places, running_places
+import yaml
+from lookalikes.demo import FEEDS, SHEET_ID, Places, running_places
+from lookalikes.salesforce_org import SObject
+from lookalikes.sheets_book import Cell
 from unit.cli.conftest import Desk
 
 
@@ -99,3 +102,81 @@ def test_a_first_mapping_is_drafted_from_a_sheets_address_under_a_name_of_the_au
     drafted = (desk.folder / "feeds" / "town-sheet.yaml").read_text("utf-8")
     assert [text for text in ("kind: google_sheets", f'"{address}"', "header: {row: 3}") if text not in drafted] == []
     assert {"ID", "Title", "Day"} <= set(said.document["columns"])
+
+
+SHEET = f"https://docs.google.com/spreadsheets/d/{SHEET_ID}/edit#gid=7"
+
+
+def drafted(desk: Desk, source: str, *words: str) -> dict[str, Any]:
+    """Draft a feed called `drafted`, which passes `check` but for what its author has to fill in."""
+    desk.run("init", source, "--feed", "drafted", "--force", *words, code=0)
+    (checked,) = desk.run("check", "drafted", "--json", code=0).document["feeds"]
+    assert {"to be filled in" in warning["message"] for warning in checked["warnings"]} == {True}
+    return dict(yaml.safe_load((desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")))
+
+
+def test_a_sheet_is_read_once_for_a_draft_which_takes_the_links_behind_the_titles(desk: Desk, places: Places) -> None:
+    for row in places.sheet.grid[3:6]:
+        row[1] = Cell(str(row[1]), links={"hyperlink": f"https://example.org/{row[0]}"})
+    feed = drafted(desk, SHEET, "--zone", "Europe/Lisbon")
+    asked = [one.partition("?")[0] for one in places.google.asked if "/v4/" in one]
+    assert asked == [f"GET /v4/spreadsheets/{SHEET_ID}"] * 2
+    source = {"kind": "google_sheets", "spreadsheet": SHEET, "header": {"row": 3}, "required": ["ID", "Title", "Day"]}
+    assert (feed["source"], feed["key"]) == (source, ["ID"])
+    assert (feed["event"]["title"]["from"], feed["event"]["offers"][0]["url"]["from"]) == ("Title", "Title.link")
+    events = [row["event"] for row in desk.told("preview", "drafted")["rows"] if "event" in row]
+    assert (events[0]["offers"][0]["url"], events[0]["startAt"]) == ("https://example.org/0101", "2031-05-01T18:15:00+01:00")
+
+
+CAMPAIGN = {
+    "Type": "picklist",
+    "Status": "picklist",
+    "StartDate": "date",
+    "EndDate": "date",
+    "IsActive": "boolean",
+    "Description": "textarea",
+    "NumberSent": "double",
+    "BillingAddress": "address",
+    "LastModifiedDate": "datetime",
+    "Topics__c": "multipicklist",
+    "Logo__c": "base64",
+    "City__c": "string",
+    "Page__c": "url",
+}
+
+
+def test_an_object_is_drafted_by_the_fields_that_its_org_describes(desk: Desk, places: Places) -> None:
+    days = [("2031-05-03", "2031-05-04"), ("2031-06-01", None), ("2031-06-21", "2031-06-22"), (None, None)]
+    records: list[dict[str, Any]] = [
+        {
+            "Id": f"70100000000000{number}AAA",
+            "Name": f"Open day {number}",
+            "StartDate": first,
+            "EndDate": last,
+            "Type": "Conference" if number % 2 else None,
+            "Status": "Planned" if number % 2 else "Aborted",
+            "IsActive": True,
+            "Topics__c": "Music;Dance" if number == 2 else "Music",
+            "City__c": "Lisboa",
+            "Page__c": "https://example.org/",
+            "CreatedDate": "2030-01-01T08:00:00.000+0000",
+            "LastModifiedDate": "2030-02-01T08:00:00.000+0000",
+            "SystemModstamp": "2030-02-01T08:00:00.000+0000",
+            "IsDeleted": False,
+        }
+        for number, (first, last) in enumerate(days, start=1)
+    ]
+    places.org.add(SObject("Campaign", CAMPAIGN, records=records, choices={"Topics__c": ["Dance", "Film", "Music"]}))
+    feed = drafted(desk, "salesforce:Campaign", "--zone", "Europe/Lisbon")
+    source = {"kind": "salesforce", "object": "Campaign", "incremental": {"by": "SystemModstamp"}}
+    assert (feed["source"], feed["key"]) == ({**source, "required": ["Id", "Name", "StartDate"]}, ["Id"])
+    assert [feed["let"][name]["from"] for name in ("starts", "ends")] == ["StartDate", "EndDate"]
+    genres = feed["event"]["classifications"]
+    (split, mapped), column = genres["do"], genres["from"]
+    assert (column, split, set(mapped["map"])) == ("Topics__c", {"split": ";"}, {"Music", "Dance", "Film"})
+    rows = desk.told("preview", "drafted")["rows"]
+    assert [row["event"]["endAt"][:10] for row in rows if "endAt" in row.get("event", {})] == ["2031-05-04", "2031-06-22"]
+    feed = drafted(desk, "salesforce:Session__c")
+    assert (feed["event"]["locationName"]["from"], feed["let"]["starts"]["from"]) == ("Venue__r.Name", "Start__c")
+    for wrong, told in (("salesforce:", "salesforce:Campaign"), ("salesforce:Sesion__c", "did you mean Session__c?")):
+        desk.run("init", wrong).assert_told(2, told)

@@ -16,7 +16,7 @@ from jinja2 import Environment
 from unit.cli.conftest import ROWS, Desk
 
 from mappings import sentences
-from mappings.reasons import REASON_TEXTS, Detail, ReasonCode
+from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode
 from mappings.spec.feed import Language
 from pipelines.run import write_back
 
@@ -46,7 +46,13 @@ def called() -> Iterator[tuple[str, ...]]:
 
 
 def all_sentences() -> set[str]:
-    tables = {*REASON_TEXTS.values(), *write_back.SENTENCES.values(), *write_back.GRAVEST_FIRST, sentences.MISSING}
+    tables = {
+        *REASON_TEXTS.values(),
+        *write_back.SENTENCES.values(),
+        *write_back.GRAVEST_FIRST,
+        *sentences.FIELDS.values(),
+        sentences.MISSING,
+    }
     own = {text for sentence in sentences.SENTENCES.values() for text in sentence if text}
     page = set(strings(tomllib.loads((PAGES / "report.toml").read_text("utf-8"))))
     return tables | own | page | {text for said in called() for text in said}
@@ -155,3 +161,16 @@ def test_what_came_or_changed_since_the_last_page_is_marked_and_a_part_of_the_so
         assert report["sections"]["mend"] == {"rows": 3, "new": 1, "changed": 1, "shown": 3}
         assert report["sections"]["changed"] == {"rows": 1, "new": 0, "changed": 1, "shown": 1}
         assert {one["new"] + one["changed"] for one in sections()["sections"].values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "said"),
+    [
+        ("en", "startAt", "start"),
+        ("de", "offers[0].url", "Adresse eines Angebots"),
+        ("de", "offers[1].fee.sum", "Angebote, fee, sum"),
+    ],
+)
+def test_a_field_without_a_column_is_named_as_people_name_it(language: Language, path: str, said: str) -> None:
+    words, reason = sentences.Words(language), Reason(ReasonCode.REQUIRED, path, "", "", "")
+    assert (words.place(reason), words.problem(reason).endswith(f": {said}.")) == (said, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lookalikes.sheets_book import Cell, Content, cell_data, day
@@ -105,3 +106,38 @@ def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(
     assert "mend the formula" in problem.hint
     assert not unused.problems
     assert unused.cells["note"] == "#N/A"
+
+
+def run(start: int, link: str) -> dict[str, Any]:
+    return {"startIndex": start, "format": {"bold": True, "link": {"uri": link}}}
+
+
+LINKED = {
+    "": {},
+    "of the cell": {"hyperlink": "https://e.org/whole"},
+    "first part": {"textFormatRuns": [{"format": {}}, run(3, "https://e.org/1"), {"startIndex": 5}, run(7, "https://e.org/2")]},
+    "a chip first": {
+        "chipRuns": [{}, {"startIndex": 1, "chip": {"richLinkProperties": {"uri": "https://e.org/chip"}}}],
+        "textFormatRuns": [run(9, "https://e.org/late")],
+    },
+    "a person": {"chipRuns": [{"chip": {"personProperties": {"email": "ana@e.org"}}}]},
+    "inside": {"hyperlink": "#gid=0&range=A1"},
+}
+
+
+@pytest.mark.parametrize("tall", [False, True])
+def test_the_first_link_behind_a_text_is_a_column_of_its_own_and_asked_for_only_if_it_is_read(tmp_path: Path, tall: bool) -> None:
+    grid = [["title"], *([Cell(text or None, links=links)] for text, links in LINKED.items())]
+    with sheet_of(tmp_path, grid, rows=6_000 if tall else 1_000) as desk:
+        expected = ["", "https://e.org/whole", "https://e.org/1", "https://e.org/chip", "", ""]
+        assert [row.cells["Title.link"] for row in desk.rows("Title.link")] == expected
+        assert any("hyperlink" in asked for asked in desk.requests())
+        desk.google.asked.clear()
+        assert [list(row.cells) for row in desk.rows("title")] == [["title"]] * 6
+        assert not any("hyperlink" in asked for asked in desk.requests())
+        with desk.source("title.link").read() as reading:
+            before = reading.stamp
+        desk.sheet.put(3, 1, Cell("of the cell", links={"hyperlink": "https://e.org/moved"}))
+        with desk.source("title.link").read() as reading:
+            assert (reading.columns, reading.stamp != before) == (("title", "title.link"), True)
+            assert [row.cells["title.link"] for row in reading.rows][1] == "https://e.org/moved"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
-from connectors.sources.contract import BadSourceError
+from connectors.sources.contract import BadSourceError, MissingColumnsError
 from connectors.sources.formats.sheet_grid import CellFault, number_format, plain_number
 from connectors.sources.formats.xlsx import CellTexts
 from mappings.outcome import SourceRow
@@ -162,3 +162,49 @@ def test_a_number_is_never_written_with_an_exponent(number: float) -> None:
     text = shown.found if isinstance(shown, CellFault) else shown
     assert "e" not in text.lower()
     assert float(text) == pytest.approx(float(number), rel=1e-14)
+
+
+def linked(_: Any, page: Any) -> None:
+    """Links of cells, by formulas, over several cells, to places in the workbook, and none."""
+    page.write_row(0, 0, ["id", "title", "note"])
+    page.write_column(1, 0, list("abcdefghi"))
+    page.write_url(1, 1, "https://example.org/jazz?a=1&b=2#tickets", string="Jazz")
+    page.write_formula(2, 1, '=HYPERLINK("https://example.org/""fado"""; "Fado")', None, "Fado")
+    page.write_formula(3, 1, '=HYPERLINK("https://example.org/"&A4,"Rap")', None, "Rap")
+    page.write_url(4, 1, "internal:'Programme'!A1", string="Inside")
+    page.write_formula(5, 1, '=HYPERLINK("#Programme!A1","Inside")', None, "Inside")
+    page.write(6, 1, "plain")
+    page.merge_range(7, 1, 8, 1, "")
+    page.write_url(7, 1, "https://example.org/both", string="Both")
+    page.write_url(9, 1, "https://example.org/blank", string="")
+
+
+LINKS = ["https://example.org/jazz?a=1&b=2#tickets", 'https://example.org/"fado"', 'HYPERLINK("https://example.org/"&A4,"Rap")']
+LINKS += ["", "", "", "https://example.org/both", "", ""]
+
+
+def test_the_link_behind_a_text_is_a_column_of_its_own(tmp_path: Path) -> None:
+    rows = sheet(tmp_path, linked, "title.link", "id")
+    assert (column(rows, "title.link"), list(rows[0].cells)) == (LINKS, ["id", "title", "note", "title.link"])
+    (problem,) = (problem for row in rows for problem in row.problems)
+    assert (problem.column, rows[2].problems) == ("title.link", (problem,))
+    assert "put the address itself behind the text" in problem.hint
+    assert column(sheet(tmp_path, linked, "TITLE.link", merged="spread"), "TITLE.link")[6:] == [LINKS[6], LINKS[6], ""]
+    assert column(sheet(tmp_path, linked, "web", columns={"web": ["title.link"]}), "web") == LINKS
+    assert column(sheet(tmp_path, linked, "#1.link", range="B1:B8"), "#1.link") == LINKS[:7]
+    plain = sheet(tmp_path, linked, "title")
+    assert (list(plain[0].cells), [row.problems for row in plain]) == (["id", "title", "note"], [()] * 9)
+
+
+def test_a_column_that_is_called_so_is_no_link_and_one_without_a_text_is_missing(tmp_path: Path) -> None:
+    grid = [["title", "title.link"], ["Jazz", "mine"]]
+    write_xlsx(tmp_path / "a.xlsx", grid)
+    assert column(rows_of(tmp_path, "title.link", kind="xlsx", path="a.xlsx"), "title.link") == ["mine"]
+    with pytest.raises(MissingColumnsError, match=r'lacks the column "titel.link" \(closest: "title'):
+        rows_of(tmp_path, "titel.link", kind="xlsx", path="a.xlsx")
+    for source in ({"kind": "csv", "path": "a.csv"}, {"kind": "json", "path": "a.json"}):
+        (tmp_path / "a.csv").write_text("title\nJazz\n", "utf-8")
+        (tmp_path / "a.json").write_text('[{"title": "Jazz"}]', "utf-8")
+        with pytest.raises(MissingColumnsError) as caught:
+            rows_of(tmp_path, "title", "title.link", **source)
+        assert "only Google Sheets and .xlsx have links behind a text" in caught.value.hint

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.contract import StatusCell, StatusRow
-from mappings.compiler.payload import compile_key
+from mappings.compiler.key import plain_key
 from mappings.row_key import RowKey
-from mappings.spec.rules import KeyColumn
+from mappings.spec.feed import KeySource
 from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
 
@@ -52,7 +52,7 @@ def sheet(*ids: str) -> Board:
 
 
 def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = COLUMNS) -> WrittenBack:
-    read_key = compile_key((KeyColumn(column="ID"),))
+    read_key = plain_key([KeySource("ID")])
     return write_back(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()})
 
 

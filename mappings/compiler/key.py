@@ -1,0 +1,238 @@
+"""The key of a row: columns, or what a few steps make of them, and several such keys to choose from.
+
+What identifies a row must never change, so only steps stand in a key whose results are frozen by literal tests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mappings.compiler.base import CompiledStep, Flow, Watch, compile_step, is_empty, nothing_left, read_cell, required
+from mappings.lookup_table import Table
+from mappings.outcome import Alternatives
+from mappings.positions import MappingProblem
+from mappings.reasons import Reason, ReasonCode, Refusal
+from mappings.row_key import NO_KEY, RowKey, row_key
+from mappings.spec import rules as spec
+from mappings.spec.feed import FeedMapping, KeySource
+from mappings.spec.values import From
+from mappings.steps.lookups import Lookup, split_columns
+from mappings.steps.step import Kind, Step
+
+_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
+_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
+_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
+"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
+_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
+_STEPS = (
+    *("trim", "collapse", "lower", "upper", "regex_extract", "replace", "split", "nth", "strip_prefix", "strip_suffix"),
+    *("map", "lookup"),
+)
+_ALLOWED = f"in a key stand {', '.join(_STEPS[:-1])} and {_STEPS[-1]}: what they give never changes"
+_NO_CHOICE = "leave it out: a row whose key is empty or unusable is rejected"
+_ROWS_OF_MANY = (spec.Explode, spec.Recur, spec.Group)
+ReadKey = Callable[[Mapping[str, str]], tuple[RowKey, tuple[Reason, ...]]]
+ReadPart = Callable[[Mapping[str, str]], str]
+"""Gives one part of a row's key, "" where it is empty; raises Refusal where it is unusable."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKey:
+    """`read` gives a row's key, or "" and every reason why it has none; `alternatives` each key that the row fills, None where
+    there is one key only. `columns`: those that it reads.
+    """
+
+    read: ReadKey
+    columns: frozenset[str]
+    alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
+
+
+def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Watch | None = None) -> CompiledKey:
+    """Compile the key of a feed; what cannot be compiled is added to the problems."""
+    problems.extend(_misplaced(mapping))
+    keys = mapping.key_alternatives
+    columns = frozenset(part.column for part in mapping.key_columns) - {""}
+    if len(keys) > 1:
+        readers = [[_compile_part(part, mapping.tables, problems, watch) for part in parts] for parts in keys]
+        unwatched = [[_compile_part(part, mapping.tables, []) for part in parts] for parts in keys]
+        return CompiledKey(_first_filled(keys, readers), columns, _alternatives(keys, unwatched))
+    if any(part.steps for part in keys[0]):
+        return CompiledKey(_derived(keys[0], [_compile_part(part, mapping.tables, problems, watch) for part in keys[0]]), columns)
+    return CompiledKey(plain_key(keys[0]), columns)
+
+
+def key_definition(mapping: FeedMapping) -> str:
+    """Return in JSON what makes the feed's keys: columns, steps, and what the lookup files say. Where it stands is left out."""
+    described = [[_described(part, mapping.tables) for part in parts] for parts in mapping.key_alternatives]
+    return json.dumps(described[0] if len(described) == 1 else {"first_of": described})
+
+
+def _described(part: KeySource, tables: Mapping[str, Table]) -> object:
+    if not part.steps:
+        return part.column
+    steps = []
+    for _, _, step in part.steps:
+        parameters = step.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        if isinstance(step, Lookup):
+            table = tables[step.file]
+            parameters["lookup"] = [table.columns, table.rows]
+        steps.append([step.name, parameters])
+    return {"from": part.column, "do": steps}
+
+
+def plain_key(columns: Sequence[KeySource]) -> ReadKey:
+    """Return what reads a key of columns as they are."""
+    only = columns[0].column if len(columns) == 1 else None
+
+    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+        if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
+            return RowKey(part), ()
+        parts = [read_cell(cells, column.column) for column in columns]
+        both = zip(parts, columns, strict=True)
+        refusals = [refuse_key_part(part.strip(), column.column, optional=column.optional) for part, column in both]
+        reasons = tuple(refusal.reason("") for refusal in refusals if refusal is not None)
+        return NO_KEY if reasons else row_key(parts), reasons
+
+    return read
+
+
+def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None:
+    """Return why a trimmed text cannot be a part of a key, None if it can."""
+    if not part:
+        hint = f'every row needs its identifier in "{column}"'
+        return None if optional else required(column, hint)
+    if _SHEET_ERROR.fullmatch(part) or _ROUNDED.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column, found=part)
+    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
+        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column)
+    return None
+
+
+def _derived(parts: Sequence[KeySource], readers: Sequence[ReadPart]) -> ReadKey:
+    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+        texts, refusals = _read_parts(parts, readers, cells)
+        return (NO_KEY, tuple(refusal.reason("") for refusal in refusals)) if refusals else (row_key(texts), ())
+
+    return read
+
+
+def _read_parts(
+    parts: Sequence[KeySource], readers: Sequence[ReadPart], cells: Mapping[str, str]
+) -> tuple[list[str], list[Refusal]]:
+    """Return the parts of one key, and why they cannot be used."""
+    texts, refusals = list[str](), list[Refusal]()
+    for part, reader in zip(parts, readers, strict=True):
+        try:
+            texts.append(reader(cells))
+        except Refusal as refusal:
+            refusals.append(refusal)
+            continue
+        refused = refuse_key_part(texts[-1].strip(), part.column, optional=part.optional)
+        if refused is not None:
+            refusals.append(refused)
+    return texts, refusals
+
+
+def _first_filled(keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequence[ReadPart]]) -> ReadKey:
+    """Return what reads the first key that a row fills. A part that a spreadsheet has mangled rejects the row: it was filled."""
+
+    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+        first: list[Refusal] = []
+        for parts, of_parts in zip(keys, readers, strict=True):
+            texts, refusals = _read_parts(parts, of_parts, cells)
+            if not refusals:
+                return row_key(texts), ()
+            if mangled := [one for one in refusals if not one.step and not one.is_empty]:
+                return NO_KEY, tuple(refusal.reason("") for refusal in mangled)
+            first = first or refusals
+        others = ", or in ".join(" and ".join(f'"{part.column}"' for part in parts) for parts in keys)
+        hint = f"every row needs its identifier in {others}"
+        return NO_KEY, tuple((required(one.column, hint) if one.is_empty else one).reason("") for one in first)
+
+    return read
+
+
+def _alternatives(
+    keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequence[ReadPart]]
+) -> Callable[[Mapping[str, str]], Alternatives]:
+    names = [row_key([part.column for part in parts]) for parts in keys]
+
+    def alternatives(cells: Mapping[str, str]) -> Alternatives:
+        read = (_read_parts(parts, of_parts, cells) for parts, of_parts in zip(keys, readers, strict=True))
+        return tuple((name, row_key(texts)) for name, (texts, refusals) in zip(names, read, strict=True) if not refusals)
+
+    return alternatives
+
+
+def _compile_part(
+    part: KeySource, tables: Mapping[str, Table], problems: list[MappingProblem], watch: Watch | None = None
+) -> ReadPart:
+    """Compile one part; its raw cell is refused as that of any key is, and so is what its steps refuse."""
+    column, steps, flow = part.column, list[CompiledStep](), Flow(Kind.TEXT)
+    for loc, place, step in part.steps:
+        if problem := _misfit(step, tables):
+            problems.append(MappingProblem((*loc, "do", place), *problem))
+            return lambda _cells: ""
+        one, flow = compile_step(step, flow, tables, "key", watch)
+        steps.append(one)
+    if flow.is_list:
+        problems.append(MappingProblem(part.loc, "a part of a key is one text, and this is a list", "take one of it: {nth: 1}"))
+
+    def read(cells: Mapping[str, str]) -> str:
+        cell = read_cell(cells, column)
+        if not steps:
+            return cell
+        if watch is not None:
+            watch("key", f"from {column}", None, cell)
+        if (refused := refuse_key_part(cell.strip(), column, optional=True)) is not None:
+            raise refused
+        current: Any = cell
+        for one in () if is_empty(cell) else steps:
+            try:
+                current = one.run(current)
+            except Refusal as refusal:
+                raise refusal.about(column, cell, one.step.name) from None
+            if is_empty(current):
+                raise nothing_left(column, cell).about("", "", one.step.name)
+        return str(current)
+
+    return read
+
+
+def _misfit(step: Step, tables: Mapping[str, Table]) -> tuple[str, str] | None:
+    """Return why a step cannot stand in a key, and what would help; None if it can."""
+    if step.name not in _STEPS:
+        return f'the step "{step.name}" cannot stand in a key', _ALLOWED
+    if isinstance(step, Lookup) and len(found := split_columns(tables[step.file], 1, step.take)[1]) > 1:
+        return f"{step.file} says several things, and a part of a key is one text", f"write take: {found[0]}"
+    if step.policy not in {None, "reject"}:
+        return f'a choice beside the step "{step.name}" has no place in a key', f"{_NO_CHOICE}; on_miss: keep may stand here"
+    return None
+
+
+def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
+    """Yield what stands in the key and is no part of one."""
+    for place, item in enumerate(mapping.key):
+        if isinstance(item, spec.KeyChoice) and len(mapping.key) > 1:
+            hint = "put the parts that all rows have into each list of first_of"
+            yield MappingProblem(("key", place), "first_of is a key by itself, and other parts stand beside it", hint)
+        elif isinstance(item, spec.KeyChoice):
+            for rule in (rule for rule in mapping.rows if isinstance(rule, _ROWS_OF_MANY)):
+                message = f"first_of and the rule {next(iter(type(rule).model_fields))} do not go together"
+                hint = "where a row is not one event its key must be the same in every file: name the columns that all rows fill"
+                yield MappingProblem(("key", place, "first_of"), message, hint)
+    for part in mapping.key_columns:
+        for name in part.names:
+            value = mapping.let.get(name)
+            if not isinstance(value, From):
+                hint = "a key takes a named value that is a column with its steps: {from: COLUMN, do: [...]}"
+                yield MappingProblem(part.loc, f'"${name}" cannot stand in a key', hint)
+                continue
+            for choice in ("on_empty", "on_error"):
+                if getattr(value, choice) not in {None, "reject"}:
+                    message = f"the key uses ${name}, and {choice} has no place in a key"
+                    yield MappingProblem(("let", name, choice), message, _NO_CHOICE)

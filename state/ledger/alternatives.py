@@ -1,0 +1,196 @@
+"""Rows that may be known by several keys: which entry a row is, by the keys that its entry has ever had.
+
+Of each entry of such a feed every key is kept that its row was met under, as a digest, with the columns that it came from. A row
+is an entry where both have a key of the same columns and it is the same; the surest such key decides. So two rows with one name
+and two identifiers stay two, and a row keeps its entry when its identifier comes, or goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, select, union
+
+from mappings.outcome import Absorbed, Alternatives, Gone, MappedRow, Rejection, RowOutcome, Skipped
+from mappings.reasons import Reason, ReasonCode
+from mappings.row_key import NO_KEY, RowKey
+from state.database import in_pages, insert_if_new, rounded
+from state.enums import EntryState
+from state.ledger.reads import Mark, SourceRead
+from state.tables import ENTRY, KNOWN_AS, storable
+
+_NAMED = union(
+    select(ENTRY.c.id).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True))),
+    select(KNOWN_AS.c.entry_id).where(
+        KNOWN_AS.c.scope_id == bindparam("scope"), KNOWN_AS.c.digest.in_(bindparam("digests", expanding=True))
+    ),
+)
+_KNOWN = (
+    select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.state, KNOWN_AS.c.columns, KNOWN_AS.c.digest)
+    .join(KNOWN_AS, KNOWN_AS.c.entry_id == ENTRY.c.id, isouter=True)
+    .where(ENTRY.c.scope_id == bindparam("scope"))
+    .order_by(ENTRY.c.id)
+)
+_KNOWN_AND_NAMED = _KNOWN.where(ENTRY.c.id.in_(_NAMED))
+_OWN = select(
+    ENTRY.c.scope_id,
+    bindparam("new_digest", type_=KNOWN_AS.c.digest.type),
+    ENTRY.c.id,
+    bindparam("new_columns", type_=KNOWN_AS.c.columns.type),
+).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("of_row"))
+
+
+def digest_of(key: str) -> bytes:
+    """Digest a key that a row may be known by: 16 bytes."""
+    return hashlib.blake2b(storable(key).encode(), digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class KnownRow:
+    """An entry, and the digests of the keys that its row was met under, by the columns of each."""
+
+    entry_id: int
+    row_key: RowKey
+    is_superseded: bool
+    known_as: defaultdict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+
+    def is_row(self, known_as: Alternatives) -> bool:
+        """Whether a row that has a key in common with the entry is its row: the surest key that both have decides."""
+        both = ((key, self.known_as[columns]) for columns, key in known_as if columns in self.known_as)
+        return all(digest_of(key) in digests for key, digests in list(both)[:1])
+
+
+class KnownRows:
+    """Entries by all the keys that their rows were met under."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, KnownRow] = {}
+        self._by_digest: defaultdict[bytes, dict[str, KnownRow]] = defaultdict(dict)
+
+    def add(self, row_key: str, entry_id: int = 0, *, is_superseded: bool = False) -> KnownRow:
+        """Add an entry (0: one that no ledger has); one that is there already is returned."""
+        row = self._by_key.get(row_key)
+        if row is None:
+            row = self._by_key[row_key] = KnownRow(entry_id, RowKey(row_key), is_superseded)
+            self._by_digest[digest_of(row_key)][row_key] = row
+        return row
+
+    def note(self, row: KnownRow, columns: str, digest: bytes) -> None:
+        """Note that the row of an entry was met under a key."""
+        row.known_as[columns].add(digest)
+        self._by_digest[digest][row.row_key] = row
+
+    def find(self, known_as: Alternatives) -> list[KnownRow]:
+        """Return the entries whose row has these keys, one at most unless the keys contradict each other; an entry whose event
+        another one has taken over counts only where there is no other.
+        """
+        candidates = {one.row_key: one for _, key in known_as for one in self._by_digest.get(digest_of(key), {}).values()}
+        found = [one for one in candidates.values() if one.is_row(known_as)]
+        return [one for one in found if not one.is_superseded] or found
+
+    def resolve(self, outcome: RowOutcome) -> tuple[RowOutcome, KnownRow | None, list[KnownRow]]:
+        """Return a row under the key of its entry, and that entry, None where it is new or in doubt; and the entries of which it
+        may be the row. One whose keys mean several entries, or whose own key is another row's, is rejected.
+        """
+        if not outcome.known_as or not outcome.row_key:
+            return outcome, None, []
+        found, owner = self.find(outcome.known_as), self._by_key.get(storable(outcome.row_key))
+        if len(found) == 1:
+            (entry,) = found
+            return (outcome if entry.row_key == outcome.row_key else replace(outcome, row_key=entry.row_key)), entry, found
+        claimed = found or [one for one in (owner,) if one is not None]
+        if not claimed:
+            return outcome, None, []
+        if isinstance(outcome, Gone | Absorbed) or (isinstance(outcome, Skipped) and not outcome.is_cancelled):
+            return replace(outcome, row_key=NO_KEY), None, claimed
+        return _rejected(outcome, claimed, is_foreign=not found), None, claimed
+
+
+def _read_known(connection: Connection, query: Select[*tuple[Any, ...]], which: Mapping[str, object]) -> KnownRows:
+    rows = KnownRows()
+    for entry_id, row_key, state, columns, digest in connection.execute(query, which):
+        row = rows.add(row_key, entry_id, is_superseded=state == EntryState.SUPERSEDED)
+        if columns is not None:
+            rows.note(row, columns, digest)
+    return rows
+
+
+def all_known(connection: Connection, scope_id: int) -> KnownRows:
+    """Return all entries of a feed."""
+    return _read_known(connection, _KNOWN, {"scope": scope_id})
+
+
+def find_named(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> list[int]:
+    """Return the ids of the entries with one of these keys, or whose row was ever met under one, oldest first."""
+    pages = in_pages(sorted(keys))
+    return sorted({found for page in pages for found in connection.execute(_NAMED, _which(scope_id, page)).scalars()})
+
+
+def names_asked_for(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> Mapping[bytes, set[RowKey]]:
+    """Return, by the digest of every key under which a row may be met, those of these keys that mean the row."""
+    asked: defaultdict[bytes, set[RowKey]] = defaultdict(set)
+    for key in keys:
+        asked[digest_of(key)].add(key)
+        for row in connection.execute(_KNOWN_AND_NAMED, _which(scope_id, [key])):
+            for digest in filter(None, (digest_of(row.row_key), row.digest)):
+                asked[digest].add(key)
+    return asked
+
+
+def _which(scope_id: int, keys: Collection[RowKey]) -> dict[str, object]:
+    return {"scope": scope_id, "row_keys": rounded([*map(storable, keys)]), "digests": rounded([*map(digest_of, keys)])}
+
+
+def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence[RowOutcome]) -> Iterator[Sequence[RowOutcome]]:
+    """Yield a chunk in batches, each row under the key of the entry that it is; the caller writes a batch before the next.
+
+    No entry, and no two rows that may be one, occur twice in a batch: the second must find what the first did. What each entry is
+    known by is recorded after its batch. A row whose keys lead to two entries is rejected.
+    """
+    scope_id, rest = read.run.scope_id, list(outcomes)
+    while rest:
+        names = {key for outcome in rest for _, key in outcome.known_as}
+        rows = _read_known(connection, _KNOWN_AND_NAMED, _which(scope_id, names)) if names else KnownRows()
+        batch, later, new = list[RowOutcome](), list[RowOutcome](), list[dict[str, object]]()
+        taken: dict[str, tuple[str, ...]] = {}
+        for outcome in rest:
+            resolved, entry, claimed = rows.resolve(outcome)
+            filled = tuple(columns for columns, _ in outcome.known_as)
+            keys = {"" if isinstance(outcome, Absorbed) else resolved.row_key} - {""}
+            others = {key for _, key in outcome.known_as}
+            if keys & taken.keys() or any(taken.get(key, filled) != filled for key in others):
+                later.append(outcome)
+                continue
+            batch.append(resolved)
+            for one in claimed if entry is None else ():  # a row in doubt says nothing of any of them
+                read.marks.mark(one.entry_id, Mark.PRESENT)
+            taken |= dict.fromkeys(others, filled) | dict.fromkeys(keys, filled)
+            if entry is not None or isinstance(resolved, MappedRow):
+                known = {} if entry is None else entry.known_as
+                new += _to_record(scope_id, resolved, known)
+        read.listed.strike(connection, batch)
+        yield batch
+        if new:
+            connection.execute(insert_if_new(connection, KNOWN_AS).from_select(list(KNOWN_AS.columns.keys()), _OWN), new)
+        rest = later
+
+
+def _to_record(scope_id: int, row: RowOutcome, known: Mapping[str, set[bytes]]) -> Iterator[dict[str, object]]:
+    """Yield the keys by which the row's entry is not known yet. What a deletion says of a row is no evidence of its keys."""
+    for columns, key in () if isinstance(row, Gone) else row.known_as:
+        if (digest := digest_of(key)) not in known.get(columns, ()):
+            yield {"scope": scope_id, "of_row": row.row_key, "new_digest": digest, "new_columns": columns}
+
+
+def _rejected(outcome: RowOutcome, claimed: Sequence[KnownRow], *, is_foreign: bool) -> Rejection:
+    said = outcome if isinstance(outcome, MappedRow | Rejection) else None
+    hint = f"the row could be {' or '.join(one.row_key for one in claimed)}: fill in the identifier that says which"
+    if is_foreign:
+        hint = "this is the identifier of another row: give each of them its own"
+    reason = Reason(ReasonCode.BAD_KEY, "", "", outcome.row_key, hint)
+    reasons = (*said.reasons, reason) if isinstance(said, Rejection) else (reason,)
+    return Rejection(outcome.location, outcome.row_key, reasons, {} if said is None else said.cells)

@@ -39,7 +39,21 @@ class RowLocation:
         row = _ROW.fullmatch(self.place)
         return number == (row["row"] if row else str(self.number))
 
+    @property
+    def file_and_tab(self) -> tuple[str, str]:
+        """The file and the sheet that a row stands in, as its place names them; "" where it names none."""
+        if quoted := _QUOTED.fullmatch(self.place):
+            return "", quoted["tab"].replace("''", "'")
+        if line := _LINE.fullmatch(self.place):
+            return line["file"], ""
+        cell = _CELL.fullmatch(self.place)
+        return (cell["file"] or "", cell["tab"]) if cell else ("", "")
 
+
+_CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
+_QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
+"""A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
+_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:record|row) \d+\))?")
 _ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)\)", re.DOTALL)
 
 

@@ -33,7 +33,6 @@ from mappings.compiler.base import (
     required,
 )
 from mappings.lookup_table import normaliser
-from mappings.outcome import RowLocation
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
@@ -61,15 +60,14 @@ def _reported(compiler: Compiler, test: spec.Test, loc: Loc, holds: Holds, watch
     """Return the same test, each use of which is reported with the values that it sees."""
     field = f"rule {int(loc[1]) + 1}" if loc[0] == "rows" else f"${loc[1]}" if loc[0] == "let" else str(loc[1])
     names = [name for name in (test.value, test.equals, test.before, test.after) if name and is_reference(name)]
-    seen = {name: lenient(compiler.operand(name, ValuePosition(loc)).get) for name in names}
-    if test.column:
-        seen = {test.column: compiler.column(test.column).get, **seen}
+    seen = {test.column: compiler.column(test.column).get} if test.column else {}
+    seen |= {name: lenient(compiler.operand(name, ValuePosition(loc)).get) for name in names}
 
     def reported(row: RowState) -> bool:
         values: Any = None
         try:
-            found = {name: get(row) for name, get in seen.items()}
-            values = found if len(found) > 1 else next(iter(found.values()))
+            values = {name: get(row) for name, get in seen.items()}
+            values = values if len(values) > 1 else next(iter(values.values()))
             is_so = holds(row)
         except Refusal as refusal:
             watch(field, str(test), values, refusal)
@@ -201,10 +199,6 @@ def _as_text(value: Any) -> str:
     return str(value) if isinstance(value, list | dict) else text_of(value)
 
 
-_CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
-_QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
-"""A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
-_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:record|row) \d+\))?")
 _TEXT, _NUMBER = Flow(Kind.TEXT), Flow(Kind.NUMBER)
 
 
@@ -229,22 +223,12 @@ def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> Compiled
             source = CompiledValue(lambda row: row.location.number or None, _NUMBER)
         case "file" | "tab":
             place = ("file", "tab").index(value.meta)
-            source = CompiledValue(lambda row: file_and_tab(row.location)[place], _TEXT)
+            source = CompiledValue(lambda row: row.location.file_and_tab[place], _TEXT)
         case "run_date":
             day = compiler.as_of and compiler.as_of.astimezone(ZoneInfo(value.zone or "UTC")).date()
             compiler.run_dates.add(day.isoformat() if day else "")
             source = CompiledValue(lambda _row: day, Flow(Kind.DATE))
     return compiler.finish(value, source, spot)
-
-
-def file_and_tab(location: RowLocation) -> tuple[str, str]:
-    """Return the file and the sheet that a row stands in, as its place names them; "" where it names none."""
-    if quoted := _QUOTED.fullmatch(location.place):
-        return "", quoted["tab"].replace("''", "'")
-    if line := _LINE.fullmatch(location.place):
-        return line["file"], ""
-    cell = _CELL.fullmatch(location.place)
-    return (cell["file"] or "", cell["tab"]) if cell else ("", "")
 
 
 def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
@@ -368,8 +352,7 @@ def _misplaced(compiler: Compiler, value: object, spot: ValuePosition) -> Compil
     return compiler.misfit(spot, "one value is needed here", hint)
 
 
-_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_CLOCK, _DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?"), re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,6 @@ from connectors.sources.contract import REAL_CLOCK, BadSourceError, MissingColum
 from connectors.sources.files.opened_file import opened
 from connectors.sources.files.source import choice_of
 from mappings.compiler.mapper import compile_with_problems
-from mappings.draft.source import HEAD_BYTES, guess_encoding
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
@@ -141,6 +140,8 @@ def _likely_encoding(mapping: FeedMapping) -> tuple[str, str]:
     source = mapping.source
     if not isinstance(source, DelimitedSource):
         return "", ""
+    from mappings.draft.source import HEAD_BYTES, guess_encoding  # only here: it imports a detector of encodings
+
     with (
         choice_of(source, mapping.path.parent, REAL_CLOCK).connected() as choice,
         opened(partial(choice.files.open, choice.found()[-1].path), source.member) as file,

@@ -11,7 +11,6 @@ from lookalikes.sheets_book import Book, Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
-from mappings.compiler.values import file_and_tab
 from mappings.outcome import RowLocation
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
@@ -58,7 +57,7 @@ def test_rows_are_called_as_the_spreadsheet_itself_calls_them(desk: Desk) -> Non
     assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
     tabs = ["Programme", "Spring 2026", "O'Neill/Late"]
-    assert [file_and_tab(RowLocation(place)) for place in places] == [("", tab) for tab in tabs]
+    assert [RowLocation(place).file_and_tab for place in places] == [("", tab) for tab in tabs]
 
 
 def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(desk: Desk) -> None:

@@ -20,7 +20,14 @@ from structlog.testing import LogCapture
 from mappings.errors import SyncError, TransientError
 from pipelines.run.context import FRESH_S, LeaseKeeper
 from pipelines.run.publish import Drain
-from pipelines.run.signals import leaving_on_second_signal, raise_if_stopped, run_async, signals_deferred, signals_raised, wait_to_be_stopped
+from pipelines.run.signals import (
+    leaving_on_second_signal,
+    raise_if_stopped,
+    run_async,
+    signals_deferred,
+    signals_raised,
+    wait_to_be_stopped,
+)
 from state.errors import LeaseLostError
 from state.ledger.lease import LEASE_TTL_S
 from state.ledger.outbox import Outbox

@@ -39,7 +39,7 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
     text = with_examples(draft_feed(sample, "partner")[0], tmp_path / "partner.yaml", rows)
     mapping = parse_feed(text, tmp_path / "partner.yaml")
     assert run_examples(mapping) == ()
-    known = ("filled in", "which partners edit", "no examples", "no example is a rejection")
+    known = ("filled in", "is a guess", "which partners edit", "no examples", "no example is a rejection")
     assert [problem for problem in mapping.warnings if not any(text in str(problem) for text in known)] == []
 
 
@@ -144,7 +144,7 @@ def test_an_east_asian_file_is_known_by_what_it_reads_as_with_broken_bytes_too(e
     for first in odd[:8]:
         broken = content[:first] + b"\xff" + content[first + 1 :]
         seen = guess_source("a.csv", broken, is_whole=True)
-        assert (seen.settings["encoding"], "must be mended at the source" in seen.why["encoding"]) == (encoding, True)
+        assert (seen.settings["encoding"], "must be corrected at the source" in seen.why["encoding"]) == (encoding, True)
         assert encoding_of(content[:first] + content[first + 1 :]) == encoding
 
 

@@ -359,7 +359,7 @@ class Validator:
             for slug in payload["classifications"]:
                 if slug not in self.slugs:
                     near = nearest(str(slug), sorted(self.slugs))
-                    hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
+                    hint = f'did you mean "{near}"?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
                     column = self._column_of("classifications")
                     state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)

@@ -238,7 +238,7 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
         other = ", ".join(spelling for way in times.in_other_order().ways for spelling in way.formats)
         why.append(f"as many fit {other}: until you choose one, each such row is rejected")
     if times.odd:
-        why.append(f"not {', '.join(map(repr, times.odd[:3]))}")
+        why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))
 
 

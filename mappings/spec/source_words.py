@@ -200,7 +200,7 @@ def _cell_range(text: str) -> str:
 Mark = Annotated[
     str,
     BeforeValidator(_spelt_out),
-    matching(r"[^\r\n\0]", "one character, and no line break", 'a tab is written "\\t"'),
+    matching(r"[^\r\n\0]", "a single character (other than a line break)", 'write a tab as "\\t"'),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
 r"""One character other than a line break; a tab may be written as "\t"."""

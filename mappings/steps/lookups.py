@@ -181,7 +181,7 @@ def _miss(key: str, known: tuple[str, ...], match: MatchWord = "whole") -> Refus
     """Return the refusal of a key that is not in a list, with the nearest key or some of the known ones."""
     near = nearest(key, known) if match == "whole" else ""
     if near:
-        hint = f'is "{near}" meant? Otherwise add "{key}" to the list'
+        hint = f'did you mean "{near}"? Otherwise add "{key}" to the list'
         return Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=key, detail=Detail.NEAR_LOOKUP, particulars={"near": near})
     some = ", ".join(f'"{word}"' for word in known[:5])
     hint, detail = f"the list has {some}{', ...' if len(known) > 5 else ''}", Detail.SOME_OF_LOOKUP if known else None
@@ -411,7 +411,7 @@ class Country(Step, name="country", family=Family.LOOKUPS):
             if code is None:
                 near = nearest(text, known)
                 wanted = "expected the name of a country, or a code such as PT or PRT"
-                hint, detail = (f'is "{near}" meant?', Detail.NEAR_LOOKUP) if near else (wanted, None)
+                hint, detail = (f'did you mean "{near}"?', Detail.NEAR_LOOKUP) if near else (wanted, None)
                 raise Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=text, detail=detail, particulars={"near": near})
             return code
 

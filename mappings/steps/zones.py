@@ -43,7 +43,7 @@ def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> dat
     before, after = first.utcoffset() or timedelta(), second.utcoffset() or timedelta()
     if before > after:
         if overlap == "reject":
-            hint = f"the clocks go back: write {_hour_of(first)} or {_hour_of(second)}, or set overlap in the mapping"
+            hint = f"write {_hour_of(first)} or {_hour_of(second)}, or set overlap in the mapping"
             raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint, particulars={"wall": wall.isoformat()})
         first = first if overlap == "earlier" else second
     elif before < after:

@@ -279,7 +279,7 @@ class XlsxPackage:
         if 0 < position <= len(names):
             return names[position - 1], sheets[names[position - 1]]
         near = process.extractOne(wanted, names, score_cutoff=60)
-        closest = f'; is "{near[0]}" meant?' if near else ""
+        closest = f'; did you mean "{near[0]}"?' if near else ""
         there = ", ".join(f'"{name}"' for name in names)
         raise BadSourceError(self.name, f'there is no sheet "{wanted}"', hint=f"its sheets are {there}{closest}")
 

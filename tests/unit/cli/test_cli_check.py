@@ -366,9 +366,7 @@ def test_a_channel_that_does_not_work_is_a_warning_without_the_address(desk: Des
     hook.status = 401
     desk.mapping(f"notify: crews\n{MAPPING}")
     said = desk.run("check", "--notify", code=0)
-    lines = [
-        line.partition("are not known before")[0].split() for line in said.out.splitlines() if "are not known before" in line
-    ]
+    lines = [line.partition("cannot be told")[0].split() for line in said.out.splitlines() if "cannot be told" in line]
     assert lines == [["notify", "not", "ready", "crews"], ["notify", "not", "ready", "all"]]
     assert TOKEN not in said.words
 

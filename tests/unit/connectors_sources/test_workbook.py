@@ -138,7 +138,7 @@ def test_a_sheet_is_found_by_name_or_position_and_a_wrong_one_told(tmp_path: Pat
         assert column(rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet=name), "id") == [found]
     with pytest.raises(BadSourceError, match='no sheet "Venue"') as caught:
         rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet="Venue")
-    assert [part in caught.value.hint for part in ('"Programme", "Venues"', 'is "Venues" meant')] == [True, True]
+    assert [part in caught.value.hint for part in ('"Programme", "Venues"', 'did you mean "Venues"')] == [True, True]
 
 
 def test_notes_beside_the_table_reject_their_row_unless_the_mapping_says_cut(tmp_path: Path) -> None:

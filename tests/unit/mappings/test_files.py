@@ -125,7 +125,7 @@ def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:
         loaded(tmp_path, text)
     assert [(problem.line, problem.message, problem.hint) for problem in refused.value.problems] == [
         (3, '"windoes-1252" is not an encoding that Python knows', 'did you mean "windows-1252"?'),
-        (3, '";;" is not one character, and no line break', 'a tab is written "\\t"'),
+        (3, '";;" is not a single character (other than a line break)', 'write a tab as "\\t"'),
         (10, 'unknown step "colapse"', 'did you mean "collapse"?'),
     ]
 

@@ -150,7 +150,7 @@ fix_mojibake | «CAFÉ» ~ “MANHÔ ~ Niño Ã ~ naïve ~ CafÃ© in Łódź =>
 zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york => America/New_York | Japan => Asia/Tokyo
 zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
 zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
-{country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! is "Germany" meant?
+{country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! did you mean "Germany"?
 {country: [en, de, pt, local]} | schweiz ~ suisse ~ ch ~ che => CH | de ~ deu => DE | pt ~ prt => PT | gb ~ gbr => GB
 {country: [en, de, pt, local]} | ci ~ civ => CI | kr ~ kor => KR | us ~ usa => US | ie ~ irl => IE
 {country: [xx]} | x => ! "xx" is not a language

@@ -103,7 +103,7 @@ def test_a_field_gets_what_its_value_says_of_the_row(mapper: Mapper, row: Row, e
 
 UNKNOWN = cases("""
 PT | Faro => CITY "Faro": the list has "Lisboa", "Porto"
-PT | Lisbo => CITY "Lisbo": is "Lisboa" meant? Otherwise add "Lisbo" to the list
+PT | Lisbo => CITY "Lisbo": did you mean "Lisboa"? Otherwise add "Lisbo" to the list
 ES | Porto => CITY "Porto": the list has "Vigo" | EMPTY => CITY "": fill in the column "CITY"
 XX | Porto => LAND "XX": the list has "PT", "ES"
 EMPTY | Porto => LAND "": fill in the column "LAND"

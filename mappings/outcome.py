@@ -29,15 +29,17 @@ class RowLocation:
     def __str__(self) -> str:
         return shown_place(self.place)
 
-    def is_named(self, word: str) -> bool:
-        """Whether a person may mean this row: by its place in either form, or by the first part of one, `events.csv:57`."""
+    @property
+    def names(self) -> frozenset[str]:
+        """What a person may call this row: its place in either form, or the first part of one, `events.csv:57`."""
         places = (self.place, shown_place(self.place))
-        return word in places or word in [place.partition(" (")[0] for place in places]
+        return frozenset((*places, *(place.partition(" (")[0] for place in places)))
 
-    def has_number(self, number: str) -> bool:
-        """Whether the row is shown under this number: in a spreadsheet or, where that is not known, in its source."""
+    @property
+    def shown_number(self) -> str:
+        """The number under which the row is shown: in a spreadsheet or, where that is not known, in its source."""
         row = _ROW.fullmatch(self.place)
-        return number == (row["row"] if row else str(self.number))
+        return row["row"] if row else str(self.number)
 
     @property
     def file_and_tab(self) -> tuple[str, str]:

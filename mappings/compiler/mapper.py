@@ -331,10 +331,11 @@ class RowMapper:
         """Return the row's key without mapping it, "" where it has none that can be used."""
         return self._read_key(row.cells)[0]
 
-    def keys_of(self, row: SourceRow) -> tuple[RowKey, ...]:
-        """Return every key that the row fills, its own first; none where it has none that can be used."""
-        others = () if self._alternatives is None else (key for _, key in self._alternatives(row.cells))
-        return tuple(dict.fromkeys(key for key in (self.key_of(row), *others) if key))
+    def alternatives_of(self, row: SourceRow) -> Alternatives:
+        """Return each key that the row fills; none where it has none that can be used."""
+        if self._alternatives is not None:
+            return self._alternatives(row.cells)
+        return tuple(("", key) for key in (self.key_of(row),) if key)
 
     def digest(self, row: SourceRow) -> bytes:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""

@@ -18,11 +18,10 @@ from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
-from pipelines.run.context import FRESH_S, LeaseKeeper
 from pipelines.run.publish import Drain
 from pipelines.run.signals import raise_if_stopped, run_async, signals_deferred, signals_raised, wait_to_be_stopped
 from state.errors import LeaseLostError
-from state.ledger.lease import LEASE_TTL_S
+from state.ledger.lease import FRESH_S, LEASE_TTL_S, LeaseKeeper
 from state.ledger.outbox import Outbox
 
 

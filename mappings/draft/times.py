@@ -51,6 +51,12 @@ _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i 
 """What may stand between the days of a list; which of them do is what the cells show."""
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
+_ALL_DAY = (
+    *("all day", "all-day", "ganztägig", "ganztags", "toute la journée", "todo el día", "todo o dia", "o dia todo"),
+    *("dia inteiro", "tutto il giorno", "cały dzień", "całodniowe", "hele dag", "de hele dag", "celý den", "hela dagen"),
+    *("hele dagen", "koko päivän", "終日", "종일", "全天", "весь день", "tüm gün"),
+)
+"""What stands for a time of day where there is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +180,8 @@ class ColumnTimes:
     """What a column's cells say about dates or times: `fitting` of its `filled` cells fit one of `ways`.
 
     `order` is the order of day and month where it matters (`day` or `month`), `proving` how many cells prove it: none means
-    that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing.
+    that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing; `all_day`
+    those beside times of day that stand for none, which count as fitting.
     """
 
     ways: tuple[TimeSpelling, ...]
@@ -183,6 +190,7 @@ class ColumnTimes:
     order: str = ""
     proving: int = 0
     odd: tuple[str, ...] = ()
+    all_day: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -222,7 +230,9 @@ class ColumnTimes:
 
 def find_times(cells: Sequence[str]) -> ColumnTimes | None:
     """Look at a column's filled cells; None where they are no dates or times."""
-    texts = [cell.strip() for cell in cells]
+    stripped = [cell.strip() for cell in cells]
+    all_day = Counter(text for text in stripped if text.casefold() in _ALL_DAY)
+    texts = [text for text in stripped if text not in all_day]
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not with_digits or len(with_digits) < _ENOUGH * len(texts):
         return None
@@ -232,7 +242,11 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
             best = seen
         if best is not None and best.share == 1:
             break
-    return best if best is not None and best.share >= _ENOUGH else None
+    if best is None or best.share < _ENOUGH:
+        return None
+    if best.kind in _TIMES_OF_DAY:
+        return replace(best, fitting=best.fitting + all_day.total(), filled=len(stripped), all_day=tuple(all_day))
+    return replace(best, filled=len(stripped), odd=(*best.odd, *all_day)[:5])
 
 
 def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
@@ -255,9 +269,13 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     judging = chosen if proving or not order else forms
     fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
+    named = {form.locale for form in chosen if form.format and form.format.names}
+    language = named.pop() if len(named) == 1 else ""
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
-        together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
+        # Numbers are the same in each language: one step reads them and the names.
+        locale = form.locale if form.format and form.format.names else language
+        together.setdefault((form.kind, locale, form.by), []).append(form.format.spelling if form.format else "")
     ways = tuple(TimeSpelling(kind, tuple(formats), locale, by) for (kind, locale, by), formats in together.items())
     fitting = sum(count for text, count in counts.items() if fits[text])
     return ColumnTimes(ways, fitting, len(texts), order, proving, odd)

@@ -236,7 +236,8 @@ def find_missing_columns(
     """Yield each place that names a missing column; `nearest` are columns of the source that are spelt alike."""
     for name in missing:
         near = nearest.get(name)
-        hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner leaves it out at times"
+        renamed = "write its new name, if the partner renamed it; add it to `optional` in the source, if it is left out at times"
+        hint = f'did you mean "{near}"?' if near else renamed
         hint = NO_LINKS if near and name == f"{near}{LINK}" else hint
         for loc in _places_of_column(document, name):
             yield MappingProblem(loc, f'{source} has no column "{name}"', hint)

@@ -82,8 +82,8 @@ def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:
     for name in entries if loc == ("let",) else ():
         if str(name).startswith(FILL_IN_NAME):
             what = str(name).removeprefix(FILL_IN_NAME)
-            hint = f'put the right one for "{entries[name]}", and call it {what}'
-            yield MappingProblem((*loc, name), f"the {what} is still to be filled in", hint)
+            hint = f"put the right one for {entries[name]}, and call it {what} here and wherever ${name} stands"
+            yield MappingProblem((*loc, name), f"the {what} is a guess", hint)
 
 
 def _weak_block(block: Mapping[str, Any], loc: Loc) -> Iterator[MappingProblem]:

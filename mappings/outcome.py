@@ -29,15 +29,17 @@ class RowLocation:
     def __str__(self) -> str:
         return shown_place(self.place)
 
-    def is_named(self, word: str) -> bool:
-        """Return whether a word names this location, in full or by its first part, such as `events.csv:57`."""
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of this location: its place in either form, or the first part of one, such as `events.csv:57`."""
         places = (self.place, shown_place(self.place))
-        return word in places or word in [place.partition(" (")[0] for place in places]
+        return frozenset((*places, *(place.partition(" (")[0] for place in places)))
 
-    def has_number(self, number: str) -> bool:
-        """Return whether a number is this row's number in a spreadsheet or, if that is unknown, in its source."""
+    @property
+    def shown_number(self) -> str:
+        """The row's number in a spreadsheet or, if that is unknown, in its source."""
         row = _ROW.fullmatch(self.place)
-        return number == (row["row"] if row else str(self.number))
+        return row["row"] if row else str(self.number)
 
     @property
     def file_and_tab(self) -> tuple[str, str]:

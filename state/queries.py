@@ -17,7 +17,7 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.alternatives import KnownRows, all_known, find_named
+from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
@@ -185,7 +185,7 @@ class LedgerQueries:
                 named = find_named(connection, scope_id, [which.row_key])
                 others = _filtered(replace(which, row_key=None), scope_id, self._now())
                 page = standing.RECORDS.where(*others, ENTRY.c.id > after, ENTRY.c.id.in_(named))
-                found = connection.execute(page).all() if len(named) == 1 else []
+                found = connection.execute(page).all()
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(
@@ -250,10 +250,10 @@ class LedgerQueries:
         with reading(self._engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
 
-    def known_rows(self, book: FeedScope) -> KnownRows:
-        """Return all entries of a feed whose rows have several possible keys."""
+    def known_rows(self, book: FeedScope, keys: Collection[RowKey] | None = None) -> KnownRows:
+        """Return all entries of a feed whose rows have several possible keys, or those that one of these keys may name."""
         with reading(self._engine) as connection:
-            return all_known(connection, _scope_id(connection, book))
+            return known_rows(connection, _scope_id(connection, book), keys)
 
     def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows in the feed's ledger."""

@@ -329,10 +329,11 @@ class RowMapper:
         """Return the row's key without mapping it, "" if it has no usable key."""
         return self._read_key(row.cells)[0]
 
-    def keys_of(self, row: SourceRow) -> tuple[RowKey, ...]:
-        """Return every key that the row fills, its own first; empty if it has no usable key."""
-        others = () if self._alternatives is None else (key for _, key in self._alternatives(row.cells))
-        return tuple(dict.fromkeys(key for key in (self.key_of(row), *others) if key))
+    def alternatives_of(self, row: SourceRow) -> Alternatives:
+        """Return each key that the row fills; none if it has no usable key."""
+        if self._alternatives is not None:
+            return self._alternatives(row.cells)
+        return tuple(("", key) for key in (self.key_of(row),) if key)
 
     def digest(self, row: SourceRow) -> bytes:
         """Return the digest of the cells that the mapping uses, combined with the mapping's own digest."""

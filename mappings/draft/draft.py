@@ -224,7 +224,7 @@ def _read_times(
 
 
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
-    formats = ", ".join(spelling for way in times.ways for spelling in way.formats if spelling)
+    formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
     why = [guess.why, f"{times.fitting:,} of {times.filled:,} filled cells {fits}"]
     surety: Surety = guess.surety if times.fitting == times.filled else "likely"
@@ -235,8 +235,10 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
         why.append(proof)
     elif times.order:
         surety = "unsure"
-        other = ", ".join(spelling for way in times.in_other_order().ways for spelling in way.formats)
+        other = " or ".join(spelling for way in times.in_other_order().ways for spelling in way.formats)
         why.append(f"as many fit {other}: until you choose one, each such row is rejected")
+    if times.all_day:
+        why.append(f"{', '.join(map(repr, times.all_day))} is not a time: the event lasts all day")
     if times.odd:
         why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))

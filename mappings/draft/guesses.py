@@ -15,6 +15,7 @@ from typing import Literal
 
 import yaml
 from babel import Locale
+from babel.core import get_global
 
 from mappings.draft.times import LANGUAGES, ColumnTimes, find_times
 from mappings.reasons import Refusal
@@ -383,7 +384,7 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
         if column.is_full and len(column.counts) == len(column.cells):
             return (column,), _single(column)
     # Rows that differ in nothing but a number that counts them are copies: one row.
-    contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
+    contents = [[*map(str.strip, column.cells)] for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
     played = {role: guess.column for role, guess in roles.items() if not _is_list_of_days(guess.column)}
     lasting = [column for column in ids if not column.is_counting]
@@ -457,10 +458,10 @@ UNKNOWN = ZoneGuess("", "", "unsure", "the file does not say the time zone: writ
 
 
 def guess_zone(roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
-    """Guess the time zone from the countries of the rows, else from their cities."""
+    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days."""
     by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
     by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    return by_country or by_city or UNKNOWN
+    return by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None) or UNKNOWN
 
 
 def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -497,6 +498,16 @@ def _by_city(column: Column) -> ZoneGuess | None:
         return None
     why = f'"{column.name}" is {_shortened(known)} in {rows:,} of {len(column.filled):,} rows'
     return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
+
+
+def _by_language(column: Column) -> ZoneGuess | None:
+    languages = {way.locale for way in column.times.ways if way.locale} if column.times else set()
+    language = languages.pop() if len(languages) == 1 else "en"
+    zone = _countries().get(get_global("likely_subtags").get(language, "").rpartition("_")[2])
+    if zone is None or language == "en":
+        return None
+    why = f'only the language of the days in "{column.name}", {Locale(language).english_name}, suggests it'
+    return ZoneGuess(zone, column.name, "unsure", f"{why}: write the partner's zone")
 
 
 @lru_cache(maxsize=1)

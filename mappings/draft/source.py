@@ -70,7 +70,8 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     """
     begin = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
     suffix = PurePath(name.casefold()).suffix
-    if begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}:
+    is_old_workbook = begin.startswith(b"\xd0\xcf\x11\xe0")  # or one with a password: the reader says so
+    if is_old_workbook or (begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}):
         return SourceGuess({"kind": "xlsx"}, {"kind": "the first sheet; name another with `sheet`"})
     if begin.startswith(b"BEGIN:VCALENDAR"):
         return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
@@ -139,7 +140,7 @@ def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]
 def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     text = content.decode(guess_encoding(content, is_whole=is_whole)[0], "replace")
     if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
-        hint = "the address may ask for a login, or lead to a page about the data"
+        hint = "download the file itself; its address may ask for a login"
         raise ConfigError(f"{name} is a web page, not rows", hint=hint)
     element, count = _repeated_element(text)
     if not element:

@@ -51,6 +51,12 @@ _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i 
 """Possible separators between the days of a list."""
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
+_ALL_DAY = (
+    *("all day", "all-day", "ganztägig", "ganztags", "toute la journée", "todo el día", "todo o dia", "o dia todo"),
+    *("dia inteiro", "tutto il giorno", "cały dzień", "całodniowe", "hele dag", "de hele dag", "celý den", "hela dagen"),
+    *("hele dagen", "koko päivän", "終日", "종일", "全天", "весь день", "tüm gün"),
+)
+"""Texts in columns of times that mean all day."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +179,8 @@ class ColumnTimes:
     """The formats of a column's dates or times: `fitting` of its `filled` cells fit one of `ways`.
 
     `order`: the order of day and month (`day` or `month` first), "" if unambiguous. `proving`: how many cells prove that order;
-    with 0 the other order fits as well. `odd`: the first cells that fit no format.
+    with 0 the other order fits as well. `odd`: the first cells that fit no format; `all_day`: texts among times that mean all
+    day, which count as fitting.
     """
 
     ways: tuple[TimeSpelling, ...]
@@ -182,6 +189,7 @@ class ColumnTimes:
     order: str = ""
     proving: int = 0
     odd: tuple[str, ...] = ()
+    all_day: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -221,7 +229,9 @@ class ColumnTimes:
 
 def find_times(cells: Sequence[str]) -> ColumnTimes | None:
     """Return the formats of a column's filled cells, None if they are not dates or times."""
-    texts = [cell.strip() for cell in cells]
+    stripped = [cell.strip() for cell in cells]
+    all_day = Counter(text for text in stripped if text.casefold() in _ALL_DAY)
+    texts = [text for text in stripped if text not in all_day]
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not with_digits or len(with_digits) < _ENOUGH * len(texts):
         return None
@@ -231,7 +241,11 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
             best = seen
         if best is not None and best.share == 1:
             break
-    return best if best is not None and best.share >= _ENOUGH else None
+    if best is None or best.share < _ENOUGH:
+        return None
+    if best.kind in _TIMES_OF_DAY:
+        return replace(best, fitting=best.fitting + all_day.total(), filled=len(stripped), all_day=tuple(all_day))
+    return replace(best, filled=len(stripped), odd=(*best.odd, *all_day)[:5])
 
 
 def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
@@ -254,9 +268,13 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     judging = chosen if proving or not order else forms
     fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
+    named = {form.locale for form in chosen if form.format and form.format.names}
+    language = named.pop() if len(named) == 1 else ""
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
-        together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
+        # Numbers are the same in each language: one step reads them and the names.
+        locale = form.locale if form.format and form.format.names else language
+        together.setdefault((form.kind, locale, form.by), []).append(form.format.spelling if form.format else "")
     ways = tuple(TimeSpelling(kind, tuple(formats), locale, by) for (kind, locale, by), formats in together.items())
     fitting = sum(count for text, count in counts.items() if fits[text])
     return ColumnTimes(ways, fitting, len(texts), order, proving, odd)

@@ -237,7 +237,8 @@ def find_missing_columns(
     """Yield a problem for each use of a missing column. `nearest`: the source's most similar column names."""
     for name in missing:
         near = nearest.get(name)
-        hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner sometimes leaves it out"
+        renamed = "write its new name, if the partner renamed it; add it to `optional` in the source, if it is sometimes missing"
+        hint = f'did you mean "{near}"?' if near else renamed
         hint = NO_LINKS if near and name == f"{near}{LINK}" else hint
         for loc in _places_of_column(document, name):
             yield MappingProblem(loc, f'{source} has no column "{name}"', hint)

@@ -81,7 +81,7 @@ def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:
     for name in entries if loc == ("let",) else ():
         if str(name).startswith(FILL_IN_NAME):
             what = str(name).removeprefix(FILL_IN_NAME)
-            hint = f'replace "{entries[name]}" if it is wrong, and rename the key to {what}'
+            hint = f"replace {entries[name]} if it is wrong, and rename the key to {what}, also where ${name} is used"
             yield MappingProblem((*loc, name), f"the {what} is a guess", hint)
 
 

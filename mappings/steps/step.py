@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, create_model, model_validator
@@ -118,7 +119,7 @@ class Step(Strict):
             if all(getattr(cls, way) is getattr(Step, way) for way in ("apply", "function", "compile")):
                 raise TypeError(f'the step "{name}" does nothing: it needs `apply`, `function` or `compile`')
             FAMILIES[family].append(cls)
-            cls.__doc__, _, examples = (cls.__doc__ or "").partition("\n\n    Examples:\n")
+            cls.__doc__, _, examples = cleandoc(cls.__doc__ or "").partition("\n\nExamples:\n")
             cls.examples = tuple(
                 StepExample(step, _parse_example(goes_in), _parse_example(comes_out))
                 for step, goes_in, comes_out in _EXAMPLE.findall(examples)

@@ -34,6 +34,8 @@ _SAME_PRESS_S = 0.1
 """Signals so close together are one: a terminal's Ctrl-C may come from the terminal and from a parent process."""
 _LAST_S = 0.7
 """How long after a second signal the command still has, even if it hangs."""
+_UNNOTICED_S = 0.05
+"""How long Python's own handler may take until a signal counts as unnoticed by the main thread."""
 _JOIN_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
 _NAP_S = 0.2
@@ -222,6 +224,10 @@ def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words
             break
         if byte[0] in STOPPING and first_at is None:
             first_at = at
+            if not is_over.wait(_UNNOTICED_S) and not _SIGNALS.count:
+                # It came in the very moment in which the main thread began to wait in C. The same signal ends that wait.
+                signal.pthread_kill(threading.main_thread().ident or 0, byte[0])
+                reader.recv(1)
     else:
         reader.close()
         return

@@ -11,9 +11,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, select, union
+from sqlalchemy import Connection, bindparam, select, union
 
 from mappings.outcome import Absorbed, Alternatives, Gone, MappedRow, Rejection, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
@@ -63,6 +62,10 @@ class KnownRow:
         both = ((key, self.known_as[columns]) for columns, key in known_as if columns in self.known_as)
         return all(digest_of(key) in digests for key, digests in list(both)[:1])
 
+    def was_met_under(self, key: RowKey) -> bool:
+        """Return whether a key is the entry's own, or one that its row ever had."""
+        return digest_of(key) in {digest_of(self.row_key)}.union(*self.known_as.values())
+
 
 class KnownRows:
     """Entries, found by all keys of their rows."""
@@ -110,35 +113,21 @@ class KnownRows:
         return _rejected(outcome, claimed, is_foreign=not found), None, claimed
 
 
-def _read_known(connection: Connection, query: Select[*tuple[Any, ...]], which: Mapping[str, object]) -> KnownRows:
+def known_rows(connection: Connection, scope_id: int, keys: Collection[RowKey] | None = None) -> KnownRows:
+    """Return the entries of a feed, or those alone that one of these keys may mean."""
     rows = KnownRows()
-    for entry_id, row_key, state, columns, digest in connection.execute(query, which):
+    found = connection.execute(_KNOWN_AND_NAMED, _which(scope_id, keys)) if keys else ()
+    for entry_id, row_key, state, columns, digest in connection.execute(_KNOWN, {"scope": scope_id}) if keys is None else found:
         row = rows.add(row_key, entry_id, is_superseded=state == EntryState.SUPERSEDED)
         if columns is not None:
             rows.note(row, columns, digest)
     return rows
 
 
-def all_known(connection: Connection, scope_id: int) -> KnownRows:
-    """Return all entries of a feed."""
-    return _read_known(connection, _KNOWN, {"scope": scope_id})
-
-
 def find_named(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> list[int]:
     """Return the ids of the entries that have, or ever had, one of these keys, oldest first."""
     pages = in_pages(sorted(keys))
     return sorted({found for page in pages for found in connection.execute(_NAMED, _which(scope_id, page)).scalars()})
-
-
-def names_asked_for(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> Mapping[bytes, set[RowKey]]:
-    """Return, by the digest of every possible key of a row, which of the given keys name that row."""
-    asked: defaultdict[bytes, set[RowKey]] = defaultdict(set)
-    for key in keys:
-        asked[digest_of(key)].add(key)
-        for row in connection.execute(_KNOWN_AND_NAMED, _which(scope_id, [key])):
-            for digest in filter(None, (digest_of(row.row_key), row.digest)):
-                asked[digest].add(key)
-    return asked
 
 
 def _which(scope_id: int, keys: Collection[RowKey]) -> dict[str, object]:
@@ -154,7 +143,7 @@ def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence
     scope_id, rest = read.run.scope_id, list(outcomes)
     while rest:
         names = {key for outcome in rest for _, key in outcome.known_as}
-        rows = _read_known(connection, _KNOWN_AND_NAMED, _which(scope_id, names)) if names else KnownRows()
+        rows = known_rows(connection, scope_id, names)
         batch, later, new = list[RowOutcome](), list[RowOutcome](), list[dict[str, object]]()
         taken: dict[str, tuple[str, ...]] = {}
         for outcome in rest:

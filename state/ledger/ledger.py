@@ -13,7 +13,7 @@ from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
 from state.ledger.accounts import PublishAccount, dump
-from state.ledger.alternatives import names_asked_for
+from state.ledger.alternatives import KnownRows, known_rows
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
 from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
@@ -107,9 +107,9 @@ class Ledger:
         """Return the position at which the next read may continue."""
         return self._read(read_bookmark)
 
-    def names_asked_for(self, keys: Collection[RowKey]) -> Mapping[bytes, set[RowKey]]:
-        """Return, by the digest of every possible key of a row, which of the given keys name that row."""
-        return self._read(names_asked_for, keys)
+    def known_rows(self, keys: Collection[RowKey]) -> KnownRows:
+        """Return the entries that one of these keys may name."""
+        return self._read(known_rows, keys)
 
     def gate(self) -> Gate:
         """Return whether staged rows may be published."""

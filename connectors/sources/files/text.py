@@ -106,7 +106,9 @@ def _refuse_other_kinds(beginning: str, name: str) -> None:
         if beginning.startswith(magic):
             raise BadSourceError(f"{name}:1", f"this is {what}, not rows of text", hint=remedy)
     if beginning[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
-        raise BadSourceError(f"{name}:1", "this is a web page, not rows", hint="the address may ask for a login")
+        raise BadSourceError(
+            f"{name}:1", "this is a web page, not rows", hint="download the file itself; its address may ask for a login"
+        )
 
 
 class TextLines:

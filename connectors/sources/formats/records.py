@@ -38,7 +38,7 @@ OWN_TEXT = ""
 """The key of an object's own text, beside its members."""
 
 
-class Number(str):
+class NumberText(str):
     """A number, with its text from the file."""
 
     __slots__ = ()
@@ -78,7 +78,7 @@ class JsonParser(json.JSONDecoder):
     def __init__(self) -> None:
         self.has_repeats = False
         super().__init__(
-            parse_float=Number, parse_int=Number, parse_constant=Number, strict=False, object_pairs_hook=self._object
+            parse_float=NumberText, parse_int=NumberText, parse_constant=NumberText, strict=False, object_pairs_hook=self._object
         )
 
     def parse(self, text: str) -> Any:
@@ -224,7 +224,7 @@ def text_of(value: Any, depth: int = 0) -> str:
         return f"{{{', '.join(named)}}}"
     if isinstance(value, list):
         return f"[{', '.join(text_of(one, depth + 1) for one in value)}]"
-    if isinstance(value, Number) or (isinstance(value, str) and not depth):
+    if isinstance(value, NumberText) or (isinstance(value, str) and not depth):
         return str(value)
     return "" if value is None and not depth else json.dumps(value, ensure_ascii=False)
 

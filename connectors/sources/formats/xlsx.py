@@ -144,7 +144,7 @@ _MILLION = 2**20
 _CUT = "no workbook, or one that was cut off"
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
-    b"<": ("a web page or XML", "the address may ask for a login"),
+    b"<": ("a web page or XML", "download the file itself; its address may ask for a login"),
     b"%PDF": ("a PDF", "ask for the table as .xlsx"),
 }
 _SAVE_AGAIN = "open it in a spreadsheet program and save it again"

@@ -34,7 +34,7 @@ from connectors.sources.contract import (
     SourceRefusedError,
     SourceUnavailableError,
 )
-from connectors.sources.formats.records import Number
+from connectors.sources.formats.records import NumberText
 from connectors.sources.rows import folded
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
 from mappings.errors import ConfigError, SyncError
@@ -409,7 +409,7 @@ class Org:
                 instance=host,
                 session=self.session,
                 version=API_VERSION,
-                parse_float=Number,
+                parse_float=NumberText,
                 object_pairs_hook=dict,
             )
             # simple-salesforce asks for it; it makes pages half as large again.

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError
-from connectors.sources.formats.records import Number
+from connectors.sources.formats.records import NumberText
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import NO_SALESFORCE
 from mappings.errors import ConfigError, PermanentError
@@ -415,7 +415,7 @@ def number(text: str) -> str:
 def unknown(value: Any) -> str:
     """Return the cell of a value whose field's type is unknown, by its form."""
     match value:
-        case Number():
+        case NumberText():
             return number(value)
         case str():
             return moment(value) if _MOMENT.fullmatch(value) else value

@@ -325,7 +325,7 @@ def test_line_numbers_are_those_of_any_text_editor_and_rows_those_of_a_spreadshe
         content += ",".join(f'"{cell}"' for cell in record) + end
     rows = read(tmp_path, content)
     assert [row.location.number for row in rows] == expected
-    assert all(row.location.has_number(str(number)) for number, row in enumerate(rows, start=2))
+    assert all(row.location.shown_number == str(number) for number, row in enumerate(rows, start=2))
 
 
 @pytest.mark.parametrize(("marks", "encoding"), [(1, "utf-8"), (3, "utf-8"), (2, "utf-8-sig"), (1, "windows-1252"), (1, "ascii")])

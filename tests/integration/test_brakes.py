@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 
 import pytest
 from integration.desk import FEED, TITLE, Desk, Said, line, lines
@@ -74,19 +72,6 @@ STORIES: dict[str, list[Step]] = {
         (None, "--accept shrink", "done", 24, 24),
         (lines(24), "", "done", 24, 0),
     ],
-    "a source that has shrunk marks nothing as vanished": [
-        (lines(24), "", "done", 24, 0),
-        (lines(11), "", "shrink", 24, 0),
-        (None, "--accept shrink", "done", 24, 13),
-        (lines(24), "", "done", 24, 0),
-    ],
-    "a few rows picked by hand let nothing else out": [
-        (with_bad(10, 3), "", "rejected", 0, 0),
-        (None, "--keys 3", "5", 0, 0),
-        (None, "--keys 3 --accept rejected", "done", 1, 0),
-        (None, "--publish-only", "5", 1, 0),
-        (None, "--publish-only --status draft", "2: keeps its status", 1, 0),
-    ],
     "a mapping that would draft most events again is stopped until a person wants it": [
         DRAFTING,
         (lines(24), "", "done", 24, 0),
@@ -103,12 +88,6 @@ STORIES: dict[str, list[Step]] = {
         ),
         (None, "--accept left_out", "done", 10, 4),
         (None, "", "done", 10, 4),
-    ],
-    "new ids for the same are held": [
-        (lines(24), "", "done", 24, 0),
-        (renamed(range(24), "9"), "", "copies: 90 looks like 0", 24, 0),
-        (None, "--accept copies", "done", 24, 24),
-        (None, "", "copies", 24, 24),
     ],
     "days and months change places": [
         (dances("{}.5.", "2020-05-{:02}"), "", "done", 11, 0),
@@ -129,17 +108,6 @@ STORIES: dict[str, list[Step]] = {
         (None, "--accept keys", "done", 10, 5),
         (None, "", "done", 10, 5),
     ],
-    "a limit sends the first rows and keeps the rest, and another order or a reworded mapping changes nothing": [
-        (lines(12), "--limit 5", "done", 5, 0),
-        (None, "", "done", 12, 0),
-        (TITLE, "{from: TITLE, do: [trim, collapse]}"),
-        ([*reversed(lines(12))], "", "done", 12, 0),
-    ],
-    "only rows of the given keys are sent and unknown keys are named": [
-        (lines(4), "--keys 1,77,3,none", "1: keys that are not in the source: 77, none", 2, 0),
-        (None, "--keys 1,3", "done", 2, 0),
-    ],
-    "publishing where nothing was staged is no brake": [(lines(1), "--publish-only", "2: nothing was staged yet", 0, 0)],
 }
 """Edits of the mapping file, and runs: the rows if they are others, the run's words, how it ends (done, by which brake, by
 which code) and what it says; then so many events there are, and so many rows have vanished or differ."""
@@ -193,29 +161,3 @@ def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service:
         assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
     desk.run("--accept", "scope", code=0)
     assert len({one["idempotency_key"] for one in service.requests()}) == 10
-
-
-def test_a_run_during_which_the_clock_was_set_back_shows_no_negative_length(desk: Desk) -> None:
-    run_id = desk.run_with(lines(1)).run["run_id"]
-    with closing(sqlite3.connect(desk.folder / "state.db")) as connection, connection:
-        connection.execute("UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
-    desk.command("runs", run_id).assert_told(0, "took an unknown time (the clock was set back meanwhile)")
-
-
-def test_the_same_refusal_of_the_first_rows_stops_the_run_and_the_next_one_sends_one_row_first(
-    desk: Desk, service: Service
-) -> None:
-    service.switch(max_title_chars=4)
-    desk.mapping(in_flight=4)
-    said = desk.run_with(lines(200), code=5)
-    assert "title" in said.run["message"]
-    sent = len(service.requests())
-    assert 25 <= sent <= 25 + 4
-    assert said.run["publish"]["pending"] >= 200 - 29
-    desk.run(code=5)
-    assert len([request for request in service.requests()[sent:] if request["idempotency_key"]]) == 1
-
-    service.switch(max_title_chars=300)
-    desk.mapping(title="{join: [On stage, {from: TITLE, do: [collapse]}], with: ': '}")
-    desk.run(code=0)
-    assert len({event["title"] for event in service.events()}) == len(service.events()) == 200

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 import pytest
 from integration.desk import FEED, Desk, line
 from integration.service import Service
-from integration.waiting import until
 from lookalikes.web_files import Web, web_server
 from unit.connectors_api.test_pictures import png
 
@@ -53,47 +51,12 @@ def test_an_image_is_uploaded_once_and_every_event_of_it_carries_its_id(desk: De
     assert len(service.requests("media")) == 2
 
 
-def test_an_image_that_the_service_has_no_longer_is_uploaded_once_more_in_the_same_run(
-    desk: Desk, service: Service, web: Web
-) -> None:
-    _with_pictures(desk, web, "/a.png")
-    desk.run(code=0)
-    service.stop()  # it keeps nothing
-    service.start()
-    _with_pictures(desk, web, *["/a.png"] * 30)
-    said = desk.run(code=0)
-    assert said.run["publish"]["delivered"] == 29
-    covers = _covers(service)
-    assert (len(covers), len(set(covers.values()) - {None})) == (29, 1)
-    assert len(service.requests("media")) <= 2
-    _with_pictures(desk, web, *["/a.png"] * 31)
-    desk.run(code=0)
-    assert _covers(service)["Evening 30"] == covers["Evening 29"]
-
-
 def test_an_address_in_a_private_network_is_not_asked(desk: Desk, service: Service, web: Web) -> None:
     _with_pictures(desk, web, "/a.png")
     said = desk.run(code=0, EVENTSYNC_ALLOW_PRIVATE_IMAGES="")
     assert _covers(service) == {"Evening 0": None}
     assert "private network" in said.run["message"]
     assert not web.asked
-
-
-def test_a_body_with_its_cover_is_pinned_before_it_is_sent_for_the_first_time(desk: Desk, service: Service, web: Web) -> None:
-    for number in range(60):
-        web.put(f"/{number}.png", png(40, 30 + number))
-    _with_pictures(desk, web, *(f"/{number}.png" for number in range(60)), in_flight=4)
-    service.switch(answer_delay_ms=60)
-    run = desk.start_run()
-    until(lambda: len(service.events()) > 15)
-    assert run.kill().code == -signal.SIGKILL
-
-    web.files.clear()
-    service.switch(answer_delay_ms=0)
-    desk.run(code=0)
-    assert {len(bodies) for bodies in service.bodies().values()} == {1}
-    assert len(service.events()) == 60
-    assert not [request for request in service.requests() if request["status"] == 409]
 
 
 ON_ERROR = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
@@ -66,35 +64,3 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
         known = desk.run()
         assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
         desk.run("--accept", "shrink", code=0)
-
-
-def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(
-    desk: Desk, service: Service, put: Callable[..., None]
-) -> None:
-    put(a="Alfa", b="Bravo", c="Charlie")
-    first = desk.run().run
-    assert (first["read"]["new"], first["publish"]["delivered"], first["notices"]) == (3, 3, [])
-    put(a="Alfa", b="Bravissimo", d="")
-    second = desk.run().run
-    assert second["read"]["gone"] == 1
-    assert (second["vanished"], second["read"]["rejected"], second["read"]["drifted"]) == (1, 1, 1)
-    assert second["read"]["read"] < 5
-    put(a="Alpha", b="Bravissimo", d="")
-    third = desk.run().run
-    assert (third["rejected_before"] + third["read"]["rejected"], [row["row_key"] for row in desk.rows("rejected")]) == (1, ["d"])
-    full = desk.run("--full").run
-    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (["read whole: asked for"], 3, 0)
-    page = desk.command("runs", full["run_id"], "--json").document
-    assert page["notices"] == ["read whole: asked for"]
-    assert service.titles() == ["Alfa", "Bravo", "Charlie"]
-
-
-def test_an_edited_mapping_is_rehearsed_and_run_over_all_rows(desk: Desk, put: Callable[..., None]) -> None:
-    put(a="Alfa", b="Bravo")
-    desk.run()
-    desk.edit("classifications: [music]", "classifications: [theatre]")
-    rehearsed = desk.run("--dry-run").document["rehearsals"][0]
-    said = desk.run().run
-    assert rehearsed["read"] == said["read"]
-    assert said["read"]["drifted"] == 2
-    assert said["notices"] == ["read whole: the mapping, the source or the service's lists are not those of the last read"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from integration.desk import FEED, TITLE, Command, Desk, lines
 from integration.service import Service
-from integration.waiting import until
 
 ROWS, IN_FLIGHT, ATTEMPTS = 24, 4, 6
 
@@ -86,28 +85,3 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(an
     assert len(limited) <= 4
     for one in limited:
         assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
-
-
-def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_nothing(desk: Desk, service: Service) -> None:
-    service.switch(rate_events=f"{RATE}/s", rate_burst=20)
-    _stage_both(desk)
-    staying, struck = _start_both(desk)
-    until(lambda: len(service.requests()) > RATE, what="both at work")
-    struck.kill()
-    said = staying.ended(0)
-    assert said.run["pace"]["most_under_way"] <= 8
-    desk.command("run", "night-hall", "--no-dagster", "--publish-only", code=0)
-    created = [one["idempotency_key"] for one in service.requests() if one["outcome"] == "created"]
-    assert len(set(created)) == len(created) == 2 * OF_EACH
-
-
-def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: Desk, service: Service) -> None:
-    service.switch(rate_events="3/m", rate_burst=3)
-    _stage_both(any_desk)
-    _two_feeds(any_desk, max_pause="2s")
-    paused = any_desk.run("--publish-only", code=6).run
-    assert (paused["outcome"], paused["publish"]["delivered"], paused["publish"]["pending"]) == ("paused", 3, OF_EACH - 3)
-    before = service.last_number()
-
-    any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")
-    assert not service.requests(after=before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from integration.desk import Desk, evenings, lines, mid_way
+from integration.desk import Desk, evenings, lines
 from integration.service import SECRET, Service
 from lookalikes.notices import closed_port
 from lookalikes.threaded import Answer, answering_by
@@ -48,18 +48,6 @@ def test_what_is_wrong_is_said_with_what_would_help_and_nothing_is_lost_by_it(de
     assert desk.env.get(KEY, SECRET) not in said.words
     assert (service.events(), set(desk.states().values())) == ([], {"pending"} if "create" in wrong else set())
     _assert_all_is_well_once_mended(desk, service)
-
-
-def test_a_key_that_is_revoked_in_the_middle_loses_nothing(desk: Desk, service: Service) -> None:
-    run = mid_way(desk, service, 300, latency_ms=100)
-    service.change("/keys/default/state", state="revoked")
-    account = run.ended(3).run["publish"]
-    assert account["pending"] > 0 == account["uncertain"]
-    service.change("/keys/default/state", state="active")
-    service.switch(latency_ms=0)
-    desk.run(code=0)
-    assert len(service.events()) == 300
-    assert SECRET.encode() not in desk.written()
 
 
 def test_a_channel_named_by_a_slug_that_the_key_may_not_use_is_an_error_of_the_mapping(desk: Desk, service: Service) -> None:

@@ -97,6 +97,18 @@ check --live => 6 | service not ready | key could not be checked | contract coul
 unset EVENT_API_BASE_URL
 unset EVENT_API_KEY
 check --live => 2 | EVENT_API_BASE_URL is not set | EVENT_API_KEY is not set | source ready csv ../events.csv
+# a contract that asks for more is told ahead and costs one refused row
+switch contract: new_required_field
+check --live => 2 | {feeds: [{live: {4: {asked: contract, severity: error, ok: false, difference: {fields: [organizer]}}}}]}
+run => 5 | `organizer` is required | 2 rows were not sent | check --live
+states => pending 2, refused 1
+switch contract: shorter_titles
+check --live => 0 | contract ready POST /events: title
+# a probe is sent only where it is asked for and says whether the key may create events
+check --live => 0 | `--probe`
+check --probe => 0 | the key got as far as that, which proves `events:create` unless
+key channels:read
+check --probe => 3 | may not create events: 403 insufficient_scope
 # a column that the source at hand lacks is named at each place
 edit from: TITLE -> from: TITEL
 edit key: [ID] -> key: [IDD]

@@ -159,6 +159,11 @@ report --html no/x => 2 | no/x
 report --html page.html => 0 | Rows to mend (0)
 report => {read_at: null}
 files => events.csv, feeds, page.html
+# only rows that are staged are sent, as they were staged, and keys of no row are named
+run --publish-only => 2 | nothing was staged yet
+run --keys 1,77,5,none => 1 | keys that are not in the source: 77, none
+run --publish-only --status draft => 2 | keeps its status
+titles => Hamlet, Jazz
 # values that no lookup knows are listed once each by the run and afterwards
 source ROWS / 8,Odes,2030-05-04,20:00,,poetry / 9,Chess,2030-05-04,20:00,,game
 run => {runs: [{unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}]}
@@ -254,6 +259,8 @@ def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(
         said = desk.run("status", *words.split()).out
         assert [one["run_id"] in said for one in (latest, first)] == [number < shown for number in range(2)], words
     assert [len(desk.told("status", *words)["feeds"][0]["runs"]) for words in ((), ("--runs", "1"))] == [2, 1]
+    follow(decider, "sql UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
+    desk.run("runs", first["run_id"]).assert_told(0, "took an unknown time (the clock was set back meanwhile)")
 
 
 def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
@@ -262,6 +269,16 @@ def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk
         desk.run(*words.split(), "--json", code=0)
     assert "values that no lookup knows: none" in desk.run("rows", FEED, "--unmapped").out
     assert not desk.state.parent.exists()
+
+
+@contextmanager
+def at_work(decider: Decider) -> Iterator[None]:
+    """Hold the feed as a run does."""
+    engine = open_database(f"sqlite:///{decider.desk.state}")
+    (book,) = (one.book for one in LedgerQueries(engine).status() if one.book.feed == FEED)
+    with Ledger(engine, book.destination, book.feed, namespace="default", now=now).acquire_lease("eventsync run"):
+        yield
+    engine.dispose()
 
 
 def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: Decider) -> None:
@@ -280,6 +297,10 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
     decider.desk.run("explain", "opera", "o1").assert_told(
         0, "HELD o1: it looks like a copy of 1", beside, "alike: channelId 101"
     )
+    with at_work(decider):
+        decider.desk.run("resolve", "opera", "o1", "--same-as").assert_told(4, "town-hall is held by eventsync run")
+    (adopted,) = decider.desk.told("resolve", "opera", "o1", "--same-as")["rows"]
+    assert adopted["other_key"] == "1 of town-hall"
 
 
 def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decider) -> None:
@@ -294,14 +315,12 @@ def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decid
     }
 
 
-def test_what_a_run_holds_is_neither_moved_nor_renamed(decider: Decider) -> None:
+def test_what_a_run_holds_is_neither_moved_nor_renamed_nor_decided_on(decider: Decider) -> None:
     decider.publish(code=0)
-    engine = open_database(f"sqlite:///{decider.desk.state}")
-    book = LedgerQueries(engine).status()[0].book
-    with Ledger(engine, book.destination, book.feed, namespace="default", now=now).acquire_lease("eventsync run"):
+    with at_work(decider):
         follow(decider, "state migrate sqlite:///new.db => 4 | held by eventsync run")
         follow(decider, "state rename --service SERVICE https://new.example => 4")
-    engine.dispose()
+        follow(decider, "retry => 4 | held by eventsync run")
 
 
 def value(page: str, name: str, **labels: str) -> float:

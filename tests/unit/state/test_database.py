@@ -313,7 +313,7 @@ def test_a_key_that_is_not_its_rows_and_an_event_that_two_rows_have_are_found(fu
     key, event = full.known("d").key, full.known("d").event_id
     put(full, "d", idempotency_key="es2-0")
     put(full, "e", event_id=event)
-    twice, other = f"event {event} is another row's too, or stands here twice", f"it is es2-0, and should be {key}"
+    twice, other = f"event {event} is another row's too, or occurs here twice", f"it is es2-0, and should be {key}"
     assert sorted(findings(full)) == [("event", "d", twice), ("event", "e", twice), ("key", "d", other)]
 
 
@@ -334,7 +334,7 @@ def test_columns_that_do_not_go_together_or_mean_nothing_are_found(full: World) 
         "e entry: it is held, and has event 77",
         "f body: the baseline is no JSON object",
         "f entry: it counts -1 attempts",
-        "f entry: its drift is 'sideways', which means nothing to us",
+        "f entry: its drift is 'sideways', which is not a known value",
         "g body: the baseline is not the one whose fingerprint is on record",
     ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError, SyncError
+from mappings.outcome import RowLocation
 from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import Language, PublishPolicy
@@ -24,9 +25,9 @@ from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
 from state.ledger.reads import find_orphaned_feeds
-from state.ledger.standing import FeedScope
+from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
-from state.queries import FeedStatus, LedgerQueries, RunRecord
+from state.queries import FeedStatus, LedgerQueries, RowFilter, RunRecord
 
 if TYPE_CHECKING:
     from state.ledger.decisions import Decisions
@@ -178,10 +179,27 @@ class FeedSession:
         except ConfigError:
             return PublishPolicy()
 
-    def unknown(self, row_keys: Iterable[str]) -> ConfigError:
-        """Return the error that there are no such rows, with those that are spelt alike."""
-        feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
-        near = " ".join(f"{key}: {hint}" for key in missing if (hint := did_you_mean(key, known)))
+    def find(self, row_keys: Iterable[RowKey]) -> list[RowRecord]:
+        """Return the rows that have these keys, or were ever met under them, each once.
+
+        Raises:
+            ConfigError: there is no such row, or a key may mean several.
+        """
+        found = {key: self.queries.rows(self.scope, RowFilter(row_key=key)) for key in row_keys}
+        if unknown := [key for key, rows in found.items() if not rows]:
+            raise self._unknown(unknown)
+        for key, rows in found.items():
+            if len(rows) > 1:
+                several = " or ".join(row.row_key for row in rows)
+                raise ConfigError(f"{self.scope.feed}: {key} may be {several}", hint="name the row by one of these keys")
+        return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
+
+    def _unknown(self, row_keys: Iterable[str]) -> ConfigError:
+        """Return the error that there are no such rows, with those that are spelt alike, or whose place was given instead."""
+        feed, missing, known = self.scope.feed, list(row_keys), dict(self.queries.places(self.scope))
+        there = {name: key for key, place in known.items() for name in RowLocation(place).names.intersection(missing)}
+        hints = {key: f"that row has the key {there[key]}" if key in there else did_you_mean(key, known) for key in missing}
+        near = " ".join(f"{key}: {hint}" for key, hint in hints.items() if hint)
         hint = near or f"`eventsync rows {feed}` shows the keys; a rejected row is mended in its source"
         return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger, nor held", hint=hint)
 

@@ -1,28 +1,21 @@
-"""What a run is handed: settings, state DB, clock; and the feed's lease, kept by a heartbeat while the run works."""
+"""What a run is handed: settings, state DB, clock; and the feed's lease."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from math import inf
-from types import TracebackType
-from typing import Self
 
 import structlog
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
-from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
@@ -31,18 +24,12 @@ from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb
-from state.errors import HeldByAnotherError, LeaseLostError
-from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
+from state.errors import HeldByAnotherError
+from state.ledger.lease import Lease, LeaseKeeper, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
 from state.opening import opened_database
 
-HEARTBEAT_S = LEASE_TTL_S / 6
-"""How often the lease is renewed, so that several attempts may fail before it expires."""
-FRESH_S = LEASE_TTL_S / 4
-"""How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
-_LAST_BEAT_S = 0.5
-"""How long leaving waits for a heartbeat that has begun."""
 BACKFILL = "backfill"
 SCHEDULE = "schedule"
 """Launchers of runs, at the end of a lease holder's name."""
@@ -51,76 +38,6 @@ PATIENCE_S = 2.0
 _NOTE = "waited for: {}"
 Report = Callable[[str], None]
 """Prints a sentence for the person who watches the run."""
-
-
-class LeaseKeeper:
-    """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
-
-    `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB
-    is busy is tried again with the next beat; only another run's takeover loses the lease.
-    """
-
-    def __init__(self, lease: Lease, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
-        self._lease = lease
-        self._clock_s = clock_s
-        self._beat_s = beat_s
-        self._renewed_at = clock_s()
-        self._is_over = threading.Event()
-        self._asking = asyncio.Lock()
-        begin = copy_context().run  # what is logged there names the same run and feed
-        self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
-
-    @property
-    def token(self) -> int:
-        """The fencing token that each transaction shows."""
-        return self._lease.token
-
-    async def assure(self) -> None:
-        """Return if the lease was renewed a moment ago; after a longer time renew it first.
-
-        Raises:
-            LeaseLostError: another run has the feed; nothing may be sent any more.
-            SyncError: the state DB cannot be asked, so that nothing may be sent either.
-        """
-        if self._is_fresh():
-            return
-        async with self._asking:
-            if not self._is_fresh():
-                await asyncio.to_thread(self._renew)
-
-    def __enter__(self) -> Self:
-        """Start the heartbeat."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the heartbeat and release the lease. One that cannot be released expires, or is taken from a dead process."""
-        self._is_over.set()
-        self._thread.join(_LAST_BEAT_S)
-        try:
-            self._lease.release()
-        except SyncError as problem:
-            structlog.get_logger().warning("the lease could not be released", problem=str(problem))
-
-    def _is_fresh(self) -> bool:
-        return self._clock_s() - self._renewed_at <= FRESH_S
-
-    def _renew(self) -> None:
-        """Renew; the time of the request counts, not that of the answer."""
-        asked_at = self._clock_s()
-        self._lease.renew()
-        self._renewed_at = asked_at
-
-    def _beat(self) -> None:
-        while not self._is_over.wait(self._beat_s):
-            try:
-                self._renew()
-            except LeaseLostError as lost:
-                self._renewed_at = -inf  # the next request asks, and learns who has the feed
-                structlog.get_logger().warning("the lease was lost: nothing leaves any more", problem=str(lost))
-                return
-            except SyncError as problem:
-                structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))
 
 
 def _log(sentence: str) -> None:

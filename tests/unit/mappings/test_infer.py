@@ -145,7 +145,7 @@ def test_an_east_asian_file_is_known_by_what_it_reads_as_with_broken_bytes_too(e
     for first in odd[:8]:
         broken = content[:first] + b"\xff" + content[first + 1 :]
         seen = guess_source("a.csv", broken, is_whole=True)
-        assert (seen.settings["encoding"], "must be mended at the source" in seen.why["encoding"]) == (encoding, True)
+        assert (seen.settings["encoding"], "must be corrected at the source" in seen.why["encoding"]) == (encoding, True)
         assert encoding_of(content[:first] + content[first + 1 :]) == encoding
 
 

@@ -18,7 +18,6 @@ from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
-from pipelines.run.context import FRESH_S, LeaseKeeper
 from pipelines.run.publish import Drain
 from pipelines.run.signals import (
     leaving_on_second_signal,
@@ -29,7 +28,7 @@ from pipelines.run.signals import (
     wait_to_be_stopped,
 )
 from state.errors import LeaseLostError
-from state.ledger.lease import LEASE_TTL_S
+from state.ledger.lease import FRESH_S, LEASE_TTL_S, LeaseKeeper
 from state.ledger.outbox import Outbox
 
 

@@ -1,4 +1,4 @@
-"""What a run is handed: settings, state DB, clock; and the feed's lease, kept by a heartbeat while the run works."""
+"""The context of a run (settings, state DB, clock), and the feed's lease, renewed by a heartbeat while the run works."""
 
 from __future__ import annotations
 
@@ -38,26 +38,27 @@ from state.notes import ServiceNotes
 from state.opening import opened_database
 
 HEARTBEAT_S = LEASE_TTL_S / 6
-"""How often the lease is renewed, so that several attempts may fail before it expires."""
+"""Interval of lease renewals; several may fail before the lease expires."""
 FRESH_S = LEASE_TTL_S / 4
-"""How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
+"""A request may be sent without a renewal for this long after the last one; a process that was suspended for longer renews first.
+"""
 _LAST_BEAT_S = 0.5
-"""How long leaving waits for a heartbeat that has begun."""
+"""How long the release waits for a heartbeat that has begun."""
 BACKFILL = "backfill"
 SCHEDULE = "schedule"
-"""Launchers of runs, at the end of a lease holder's name."""
+"""Launchers of runs, as they end a lease holder's name."""
 PATIENCE_S = 2.0
-"""How often a waiting run asks again for a feed that another run holds."""
+"""Interval at which a waiting run tries to acquire the lease."""
 _NOTE = "waited for: {}"
 Report = Callable[[str], None]
-"""Prints a sentence for the person who watches the run."""
+"""Print a sentence for the person who watches the run."""
 
 
 class LeaseKeeper:
-    """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
+    """Keeps one lease during a `with` block: a thread renews it every `beat_s` seconds, and the end of the block releases it.
 
-    `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB
-    is busy is tried again with the next beat; only another run's takeover loses the lease.
+    `clock_s` must count while the process is suspended and the machine sleeps. If the state DB is busy, the next beat renews;
+    only another run's takeover loses the lease.
     """
 
     def __init__(self, lease: Lease, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
@@ -67,20 +68,20 @@ class LeaseKeeper:
         self._renewed_at = clock_s()
         self._is_over = threading.Event()
         self._asking = asyncio.Lock()
-        begin = copy_context().run  # what is logged there names the same run and feed
+        begin = copy_context().run  # its log lines have the same run and feed
         self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
 
     @property
     def token(self) -> int:
-        """The fencing token that each transaction shows."""
+        """The fencing token that every transaction is checked with."""
         return self._lease.token
 
     async def assure(self) -> None:
-        """Return if the lease was renewed a moment ago; after a longer time renew it first.
+        """Make sure that the lease is fresh: renew it if the last renewal was too long ago.
 
         Raises:
             LeaseLostError: another run has the feed; nothing may be sent any more.
-            SyncError: the state DB cannot be asked, so that nothing may be sent either.
+            SyncError: the state DB does not answer, so nothing may be sent either.
         """
         if self._is_fresh():
             return
@@ -94,7 +95,9 @@ class LeaseKeeper:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the heartbeat and release the lease. One that cannot be released expires, or is taken from a dead process."""
+        """End the heartbeat and release the lease. A lease that cannot be released expires, or another run takes it from the dead
+        process.
+        """
         self._is_over.set()
         self._thread.join(_LAST_BEAT_S)
         try:
@@ -106,7 +109,7 @@ class LeaseKeeper:
         return self._clock_s() - self._renewed_at <= FRESH_S
 
     def _renew(self) -> None:
-        """Renew; the time of the request counts, not that of the answer."""
+        """Renew the lease; its time counts from the request, not the answer."""
         asked_at = self._clock_s()
         self._lease.renew()
         self._renewed_at = asked_at
@@ -116,11 +119,13 @@ class LeaseKeeper:
             try:
                 self._renew()
             except LeaseLostError as lost:
-                self._renewed_at = -inf  # the next request asks, and learns who has the feed
-                structlog.get_logger().warning("the lease was lost: nothing leaves any more", problem=str(lost))
+                self._renewed_at = -inf  # the next request renews first, and fails
+                structlog.get_logger().warning("the lease was lost: no more requests are sent", problem=str(lost))
                 return
             except SyncError as problem:
-                structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))
+                structlog.get_logger().warning(
+                    "the lease could not be renewed; the next heartbeat tries again", problem=str(problem)
+                )
 
 
 def _log(sentence: str) -> None:
@@ -129,10 +134,11 @@ def _log(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The settings, the open state DB and the clock; `report` prints a sentence for the person who watches the run.
+    """The settings, the state DB, the clock and the other dependencies of a run; `report` prints a sentence for the person who
+    watches.
 
-    `leaves_traces`: rows are written back into sheets, and snapshots of sources are stored; a dry run leaves nothing behind.
-    `as_of`: the moment by which rows are judged, where that is not the clock's: what is over, and what is within a horizon.
+    `leaves_traces`: write rows back into sheets and store snapshots of sources; false in a dry run. `as_of`: the time that
+    decides what is past and what is within a horizon, if not the clock's.
     """
 
     settings: Settings
@@ -146,7 +152,7 @@ class RunContext:
 
     @property
     def notes(self) -> ServiceNotes:
-        """Notes about the configured service as a whole."""
+        """Stored notes about the configured service."""
         return ServiceNotes(self.engine, self.settings.destination, self.now)
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
@@ -154,15 +160,15 @@ class RunContext:
         return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=self.now)
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
-        """Return the client, to be opened in an event loop."""
+        """Return the client of the service, to be opened in an event loop."""
         seen = self.telemetry.seen
         return open_api(self.settings, mapping.publish, self.engine, passage, retries=self.retries, now=self.now, seen=seen)
 
     def lists(self, mapping: FeedMapping) -> ServiceLists:
-        """Ask the service for the lists that mappings are resolved against.
+        """Ask the service for the channels and classifications that mappings are compiled with.
 
         Raises:
-            SyncError: the service cannot be reached, refuses the key, or is not the service.
+            SyncError: the service cannot be reached, refuses the key, or is not an Event Publishing service.
         """
 
         async def ask() -> ServiceLists:
@@ -173,7 +179,7 @@ class RunContext:
 
     @contextmanager
     def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
-        """Hold the feed's lease, with signals deferred; if `is_patient`, wait for the end of another run.
+        """Hold the feed's lease during the block, with signals deferred; if `is_patient`, wait for another run to end.
 
         Raises:
             HeldByAnotherError: another run holds it, and `is_patient` is false.
@@ -182,7 +188,7 @@ class RunContext:
             yield lease
 
     def _acquire(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
-        """Acquire the lease. A scheduled run always waits for a slice of a backfill, which gives way to runs that wait."""
+        """Acquire the lease. A scheduled run always waits for a slice of a backfill; the backfill lets waiting runs go first."""
         reported = ""
         while True:
             try:
@@ -199,44 +205,44 @@ class RunContext:
 
 
 def was_launched_by(holder: str, launched_by: str) -> bool:
-    """Whether the holder of a lease was launched so."""
+    """Return whether a lease holder's name ends with this launcher."""
     return holder.endswith(f"launched by {launched_by}")
 
 
 def note_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
-    """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
+    """Record that a run waits for the feed; a slice of a backfill is not recorded."""
     if not was_launched_by(holder, BACKFILL):
         notes.write(_NOTE.format(feed), at.isoformat())
 
 
 def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
-    """Whether a run waits for the feed now."""
+    """Return whether a run waits for the feed now."""
     noted = notes.read(_NOTE.format(feed))
     return noted is not None and abs(at - datetime.fromisoformat(noted)) < timedelta(seconds=2.5 * PATIENCE_S)
 
 
 OpenContext = Callable[[], AbstractContextManager[RunContext]]
-"""Opens a run context for the length of a block."""
+"""Open a run context for a block."""
 
 
 @contextmanager
 def open_context(settings: Settings, report: Report = _log) -> Iterator[RunContext]:
-    """Open the state DB for the length of the block. `report` prints sentences while a run works.
+    """Open the state DB and the telemetry for a block. `report` prints sentences while a run works.
 
     Raises:
-        SyncError: it cannot be opened.
+        SyncError: the state DB cannot be opened.
     """
     with opened_database(settings.state_url) as engine:
-        # Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run.
+        # An exporter that cannot be opened is logged once and fails no run.
         for name, value in settings.otel.items():
-            os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+            os.environ.setdefault(name, value)  # the SDK reads the environment itself, but not the `.env` file
         telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
 
 
 @cache
 def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open the exporters, once for each process."""
+    """Open the exporters that OTEL_* variables ask for, once per process."""
     for problem in wanted.problems:
         structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
     if wanted.traces == wanted.metrics == "none":

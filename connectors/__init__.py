@@ -1,1 +1,1 @@
-"""Where rows come from and where events go: the only package that knows the network. It never meets `state`."""
+"""Clients for sources and for the Event Publishing API; the only package that uses the network. It never imports `state`."""

@@ -1,7 +1,7 @@
-"""Which addresses a partner's link or a server's redirect may lead to: the defence against SSRF (server-side request forgery).
+"""Protection against SSRF (server-side request forgery): which addresses a partner's link or a server's redirect may use.
 
-Public addresses are known by IANA's registries, also where one address wraps another. The metadata services of clouds, which
-hand out the machine's own credentials, are always refused.
+Public addresses are determined by IANA's registries, including IPv4 addresses embedded in IPv6. The metadata services of
+clouds, which give out the machine's credentials, are always refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All of IPv6 that is routed between networks (RFC 4291); what is wrapped in other ranges is looked at by itself."""
+"""The public range of IPv6 (RFC 4291); other ranges that embed IPv4 addresses are checked separately."""
 _SPECIAL = [
     ipaddress.ip_network(text)
     for text in (
@@ -21,14 +21,14 @@ _SPECIAL = [
         *("224.0.0.0/4", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 ]
-"""Ranges that are not of the public internet, by IANA's registries of special-purpose addresses.
+"""Non-public ranges in IANA's registries of special-purpose addresses.
 
-They are written down rather than taken from `ipaddress`, which knows fewer of them in earlier versions of Python.
+They are listed here because `ipaddress` knows fewer of them in earlier versions of Python.
 """
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses behind a translator (RFC 6052)."""
+"""The prefix of IPv4 addresses behind a NAT64 translator (RFC 6052)."""
 _WRAPPING = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-"""Further ranges with an IPv4 address in their lowest bits: none of them is public (RFC 4291, RFC 8215)."""
+"""Other ranges with an IPv4 address in their lowest bits, none of them public (RFC 4291, RFC 8215)."""
 _METADATA = [
     ipaddress.ip_network(text)
     for text in (
@@ -41,10 +41,10 @@ _METADATA = [
         "fe80::a9fe:a9fe/128",  # OpenStack
     )
 ]
-"""Addresses by which machines in clouds learn their credentials; of IPv4, all that are of the link alone."""
+"""Addresses of the metadata services of clouds; of IPv4, the whole link-local range."""
 _FIRST_FREE_PORT = 1024
 _ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
-"""The middle of an interface's number whose rest is an IPv4 address (RFC 5214)."""
+"""The middle part of an ISATAP interface id, which is followed by an IPv4 address (RFC 5214)."""
 
 
 def _parse(address: str) -> Address | None:
@@ -55,13 +55,13 @@ def _parse(address: str) -> Address | None:
 
 
 def is_public(address: str) -> bool:
-    """Return whether `address` (an IP literal, no name) is one of the public internet, also where it wraps an IPv4 one."""
+    """Return whether `address` (an IP literal) is public; an embedded IPv4 address must be public too."""
     outer = _parse(address)
     return outer is not None and all(map(_is_public, _reached(outer)))
 
 
 def is_metadata(address: str) -> bool:
-    """Return whether `address` (an IP literal) is one of a cloud's metadata service, also where it wraps an IPv4 one."""
+    """Return whether `address` (an IP literal) is or embeds one of a cloud's metadata service."""
     outer = _parse(address)
     if outer is None:
         return False
@@ -72,9 +72,9 @@ def is_metadata(address: str) -> bool:
 
 
 def numeric_address(host: str) -> str:
-    """Return the IP address that `host` spells in numbers, "" for a name.
+    """Return the IP address that `host` is a numeric form of, "" if it is a name.
 
-    Odd spellings count as well (`127.1`, `2130706433`, `0x7f000001`): the operating system understands them.
+    Unusual forms (`127.1`, `2130706433`, `0x7f000001`) count too, since the operating system accepts them.
     """
     bare = host.strip("[]").rstrip(".")
     address = _parse(bare)
@@ -87,7 +87,7 @@ def numeric_address(host: str) -> str:
 
 
 def refusal_of(addresses: Iterable[str], *, allows_private: bool) -> str:
-    """Return why a host with these IP addresses is not connected to, "" if it may be: one bad address refuses all."""
+    """Return why a host with these IP addresses must not be connected to, "" if it may be. One bad address refuses the host."""
     found = list(addresses)
     if any(map(is_metadata, found)):
         return "leads to the metadata service of a cloud"
@@ -97,13 +97,13 @@ def refusal_of(addresses: Iterable[str], *, allows_private: bool) -> str:
 
 
 def refusal_of_host(host: str, *, allows_private: bool = True) -> str:
-    """Return the same for a host as an address names it; a name that would have to be looked up passes."""
+    """Return why a host in an address must not be connected to, "" if it may be or is a name, which is checked once resolved."""
     literal = numeric_address(host)
     return refusal_of([literal], allows_private=allows_private) if literal else ""
 
 
 def is_usual_port(port: int | None) -> bool:
-    """Return whether a partner may lead us there: where the web is, or where nothing is reserved; not to a mail server."""
+    """Return whether a partner's link may use this port: 80, 443 or an unreserved one, but not that of a mail server."""
     return port is None or port in {80, 443} or port >= _FIRST_FREE_PORT
 
 
@@ -114,7 +114,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _reached(address: Address) -> list[Address]:
-    """Return all that an address may lead to: itself, or the IPv4 addresses that it wraps."""
+    """Return the addresses that `address` reaches: itself, or the IPv4 addresses embedded in it."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     lowest = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -128,6 +128,6 @@ def _reached(address: Address) -> list[Address]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
+    """Return whether `host` is this machine: `localhost`, a name under it, or a loopback address."""
     address = _parse(host)
     return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)

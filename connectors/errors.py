@@ -1,21 +1,21 @@
-"""The leaves of the error tree that both directions share: a person's key, the service's address, its absence.
+"""Errors shared by sources and the service's client: the API key, the service's address, an unavailable service.
 
-The trunk is in `mappings.errors`; a source's own troubles are in `connectors.sources.contract`.
+The root is in `mappings.errors`; errors of sources are in `connectors.sources.contract`.
 
 SyncError
 ├── ConfigError
-│   ├── BaseUrlError              the configured address cannot be one of the service
+│   ├── BaseUrlError              the configured address cannot be the service's
 │   ├── KeyFormatError            the configured key cannot be sent as a header
-│   ├── NotTheServiceError        something answered, in words that the service does not use
-│   └── RedirectRefusedError      a redirect would carry the bearer secret elsewhere
+│   ├── NotTheServiceError        the answer does not have the service's format
+│   └── RedirectRefusedError      a redirect would send the API key elsewhere
 ├── TransientError
 │   ├── ServiceUnavailableError   no usable answer within the budget of attempts and time
-│   │   └── OutageError           so for several rows: the circuit breaker stays open
-│   └── PausedError               asked to wait longer than the feed's patience; .resume_at says until when
+│   │   └── OutageError           no usable answer for several rows: the circuit breaker stays open
+│   └── PausedError               asked to wait longer than the feed's patience; .resume_at is the end of the pause
 └── PermanentError
-    ├── KeyRefusedError           401: named by its last four characters only
+    ├── KeyRefusedError           401: the key, named by its last four characters only
     ├── ScopeMissingError         403 insufficient_scope
-    └── RequestRefusedError       a question about the account as a whole was refused; .answer has the words
+    └── RequestRefusedError       a request about the whole account was refused; .answer has the service's text
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from mappings.errors import ConfigError, PermanentError, TransientError
 
 
 class BaseUrlError(ConfigError):
-    """The configured base URL is not an https address (or a loopback one) of a host."""
+    """The configured base URL is not an https address (or a loopback address)."""
 
 
 class KeyFormatError(ConfigError):
-    """The configured API key is empty or holds characters that no header can carry. The key itself is never shown."""
+    """The configured API key is empty or has characters that a header cannot contain. The error never shows the key."""
 
 
 class NotTheServiceError(ConfigError):
-    """An answer that is no envelope of the service: most likely another host, path or proxy answered."""
+    """The answer does not have the service's format: most likely another host, path or proxy answered."""
 
 
 class RedirectRefusedError(ConfigError):
-    """The service's address redirects; following it would carry the bearer secret elsewhere."""
+    """The service's address redirects; following the redirect would send the API key elsewhere."""
 
 
 class ServiceUnavailableError(TransientError):
@@ -47,11 +47,11 @@ class ServiceUnavailableError(TransientError):
 
 
 class OutageError(ServiceUnavailableError):
-    """Several rows got no usable answer, and the row that tried the service last has used up its budget."""
+    """Several rows got no usable answer, and the row that probed the service last has used up its budget."""
 
 
 class PausedError(TransientError):
-    """The service asks to wait longer than the feed's patience. `resume_at`: aware time from which it will listen."""
+    """The service asks to wait longer than the feed's patience. `resume_at`: the end of the pause (aware)."""
 
     def __init__(self, message: str, *, resume_at: datetime, hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, hint=hint, retry_after_s=retry_after_s)
@@ -67,7 +67,7 @@ class ScopeMissingError(PermanentError):
 
 
 class RequestRefusedError(PermanentError):
-    """A question about the account as a whole (its channels, its classifications) was refused for good."""
+    """A request about the whole account (its channels or classifications) was refused permanently."""
 
     def __init__(self, message: str, *, answer: Answer, hint: str = "") -> None:
         super().__init__(message, hint=hint)

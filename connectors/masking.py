@@ -1,4 +1,4 @@
-"""Take secrets out of texts, in each spelling in which a service, a library or a log may repeat them."""
+"""Masks secrets in texts, in every form in which a service, a library or a log may repeat them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "[key]"
 _LONG, _SHORT = 8, 4
-"""From so many characters on a secret is hidden anywhere, and where it stands alone as a word.
+"""The lengths from which a secret is masked anywhere, and as a separate word.
 
-A shorter one is hidden only where a value stands, after a quote, `=` or `:`: it would take common words with it.
+A shorter one is masked only as a value, after a quote, `=` or `:`; otherwise common words would be masked.
 """
 _BEGINS = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _VALUE_BEGINS = r"(?:(?<=[\"'=:])|(?<=[=:] )|(?<=%3[AaDd]))"
@@ -23,11 +23,10 @@ _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 
 
 class Mask:
-    """Hides secrets: as they are, escaped for JSON, HTML or an address, in base64, or as hexadecimal digits.
+    """Masks secrets: plain, escaped for JSON, HTML or an address, in base64, or in hexadecimal.
 
-    One of fewer than 8 characters is hidden where it stands alone, one of fewer than 4 where it stands as a value.
-
-    A mask that several parts share may learn further secrets while they work: a token that a service gives us for an hour.
+    A secret shorter than 8 characters is masked as a separate word only, one shorter than 4 as a value only. Several parts may
+    share a mask and add secrets to it, such as a token that a service returns.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -36,12 +35,12 @@ class Mask:
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
-        """Hide these as well, from now on; a text of several lines, such as a private key, line by line."""
+        """Add secrets to mask from now on; a text of several lines, such as a private key, is added line by line."""
         self._known.update(line for secret in secrets for line in _lines(secret) if line)
         self._is_prepared = False
 
     def hide(self, text: str) -> str:
-        """Return the text without the secrets."""
+        """Return the text with all secrets masked."""
         if not self._known or len(text) < self._prepare():
             return text
         if self._endings:
@@ -49,11 +48,11 @@ class Mask:
         return self._pattern.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
-        """Return the content without the secrets."""
+        """Return the content with all secrets masked."""
         return self.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _prepare(self) -> int:
-        """Compile all spellings, once something may show them, and return the length of the shortest."""
+        """Compile the pattern of all forms if secrets were added, and return the length of the shortest form."""
         if not self._is_prepared:
             placed = {form: _placed(form, secret) for secret in sorted(self._known) for form in _spellings(secret)}
             text = "|".join(placed[form] for form in sorted(placed, key=lambda form: (-len(form), form)))
@@ -64,7 +63,7 @@ class Mask:
         return self._shortest
 
     def _masked_base64(self, encoded: str) -> str:
-        """Return the mask for a text in base64 that ends with a short secret (`Basic user:secret`), and any other as it is."""
+        """Return the mask for a base64 text that ends with a short secret (`Basic user:secret`), any other text unchanged."""
         text = encoded.rstrip("=").translate(_URL_SAFE)
         try:
             decoded = urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -74,7 +73,7 @@ class Mask:
 
 
 def passwords_in(address: str) -> tuple[str, ...]:
-    """Return the password of an address, as it stands there and as it is meant; of one that cannot be read, what may be it."""
+    """Return the password of an address, as written and decoded; for an address that cannot be parsed, what may be one."""
     try:
         password = urlsplit(address).password or ""
     except ValueError:  # it is reported where it is opened
@@ -83,14 +82,14 @@ def passwords_in(address: str) -> tuple[str, ...]:
 
 
 def _placed(spelling: str, secret: str) -> str:
-    """Return the pattern that finds a spelling of a secret where it is to be hidden."""
+    """Return the pattern of one form of a secret, with the word or value boundaries for its length."""
     if len(secret) >= _LONG:
         return re.escape(spelling)
     return f"{_BEGINS if len(secret) >= _SHORT else _VALUE_BEGINS}{re.escape(spelling)}{_ENDS}"
 
 
 def _lines(secret: str) -> Iterator[str]:
-    """Yield a secret of one line as it is; of one with several each that is no caption (`-----BEGIN PRIVATE KEY-----`)."""
+    """Yield the lines of a secret to mask; of several lines, without captions (`-----BEGIN PRIVATE KEY-----`)."""
     lines = secret.splitlines()
     if len(lines) <= 1:
         yield secret

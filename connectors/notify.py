@@ -1,6 +1,6 @@
-"""Send one message to one address of a notification service, by the apprise library: mail, chat, pager or a webhook.
+"""Sends one message to one notification address by the library apprise: mail, chat, pager or a webhook.
 
-Addresses hold secrets: no answer repeats them.
+Addresses hold secrets, so they are never repeated in results.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from apprise import Apprise
 
 SEND_S = 20.0
-"""How long one address may take, in seconds."""
+"""The most seconds for sending to one address."""
 
 
 class Tone(Enum):
-    """What a message is, for services that show it by a colour or a sign."""
+    """The kind of a message, which services show by a colour or icon."""
 
     ALARM = "failure"
     WARNING = "warning"
@@ -37,7 +37,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message: one line, and plain text of several."""
+    """A message: a one-line title, and a body of plain text."""
 
     title: str
     body: str
@@ -45,11 +45,11 @@ class Message:
 
 
 Deliver = Callable[[SecretStr, Message], str]
-"""Sends one address a message. Returns what came back where it was not accepted, "" where it was."""
+"""Sends a message to one address. Returns the error, "" if it was accepted."""
 
 
 def deliver_over(mask: Mask) -> Deliver:
-    """Return what delivers messages, with nothing in them or in its answers that `mask` hides."""
+    """Return a function that sends messages, with everything in them and in its result masked by `mask`."""
 
     def deliver(address: SecretStr, message: Message) -> str:
         require_library()
@@ -69,7 +69,7 @@ def deliver_over(mask: Mask) -> Deliver:
 
 
 def find_fault(address: SecretStr, mask: Mask) -> str:
-    """Say what is wrong with an address, as far as can be known without using it; "" if nothing is.
+    """Return what is wrong with an address, "" if nothing is found without using it.
 
     Raises:
         ConfigError: the library is not installed.
@@ -81,7 +81,7 @@ def find_fault(address: SecretStr, mask: Mask) -> str:
 
 @contextmanager
 def _library_log() -> Iterator[StringIO]:
-    """Collect what the library says of a failure, instead of letting it print that: it may repeat an address."""
+    """Capture the library's log of a failure, which may contain an address."""
     lines = StringIO()
     log, handler = logging.getLogger("apprise"), logging.StreamHandler(lines)
     handler.setLevel(logging.WARNING)
@@ -99,13 +99,13 @@ def _on_one_line(log: str) -> str:
 
 
 def require_library() -> None:
-    """Check that notifications can be sent at all.
+    """Check that the notification library is installed.
 
     Raises:
-        ConfigError: the library is not installed.
+        ConfigError: it is not.
     """
     try:
-        with warnings.catch_warnings():  # what it does for other versions of Python is not ours to mend
+        with warnings.catch_warnings():  # its warnings concern other versions of Python
             warnings.simplefilter("ignore", DeprecationWarning)
             from apprise import Apprise  # noqa: PLC0415  # an extra, loaded where something is sent
 
@@ -118,7 +118,7 @@ def require_library() -> None:
 
 
 def _opened(address: SecretStr) -> Apprise | None:
-    """Return what sends to an address. It follows no redirect, keeps nothing on the disk and names no picture on the web."""
+    """Return the sender for an address, None if it is invalid. It follows no redirects, writes no files and links no images."""
     from apprise import Apprise, AppriseAsset, OverflowMode  # noqa: PLC0415  # loaded where something is sent
 
     asset = AppriseAsset(

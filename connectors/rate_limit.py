@@ -1,12 +1,12 @@
-"""Rate limiter of one route: when a request may leave; and its concurrency limit: how many may be in flight (AIMD).
+"""Rate limiter of a route (when a request may be sent) and its concurrency limit (how many may be in flight, by AIMD).
 
-The rate is CUBIC's (RFC 9438), as TCP uses it over the congestion window: a 429 is a pause and an estimate of the limit. The
-rate starts a little below the estimate, comes up to it, stays there for a time that grows with confidence, and then probes
-above it, slowly at first. Requests are spaced evenly (GCRA, a token bucket without a timer). A pause is a promise: no request
-leaves before its end. Where its length was a guess, one request goes alone then, and the others follow once it is answered.
+The rate follows CUBIC (RFC 9438), as TCP does for the congestion window: a 429 is a pause and an estimate of the limit. The
+rate starts a little below the estimate, rises to it, stays there for a time that grows with confidence, and then probes above
+it, slowly at first. Requests are spaced evenly (GCRA, a token bucket without a timer). No request is sent before the end of a
+pause. If its length was a guess, a single request is sent then, and the others follow once it is answered.
 
-Workers share a route through a store that each of them reads and writes a few times a second, and at once after a 429
-(budget 7): each takes slots for a moment ahead.
+Workers share a route through a store that each of them reads and writes a few times a second, and at once after a 429 (budget
+7): each takes slots for a short time ahead.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from mappings.errors import SyncError
 _FIRST_IN_FLIGHT = 4
 _EARNED_BY = 24  # so many answers earn room for one more: all that are in flight are refused when an unknown limit is met
 _TOLERANCE, _SLACK_S = 1.5, 0.002
-"""How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
+"""How much slower than the fastest round answers may become before the limit shrinks: a factor, and a timer's precision."""
 _FORGETTING = 1.02  # How the best round fades while few are in flight: a service that became slower for good can be tried again.
 _FEWEST_IN_A_ROUND = 8
 _DECREASE = 0.7
 
 
 class ConcurrencyLimit:
-    """How many requests may be in flight: few at first, more while that brings throughput (AIMD), `ceiling` at most.
+    """How many requests may be in flight: it starts low and grows while throughput grows (AIMD), up to `ceiling`.
 
-    Where it `adapts` it also goes down, to one at the least, when answers take longer the more are in flight, or go wrong.
+    If it `adapts`, it also shrinks, to one at least, when answers become slower with more in flight, or fail.
     """
 
     def __init__(self, ceiling: int, *, adapts: bool = False) -> None:
@@ -54,28 +54,28 @@ class ConcurrencyLimit:
 
     @property
     def room(self) -> int:
-        """How many requests may be in flight now, those that wait for their slot included."""
+        """How many requests may be in flight now, including those that wait for their slot."""
         return int(self._room)
 
     async def enter(self) -> None:
-        """Wait for room, in the order of asking. The caller must `leave`."""
+        """Wait for a free place, first come first served. The caller must call `leave`."""
         await self._free.acquire()
 
     def leave(self) -> None:
-        """Make room for the next request."""
+        """Free a place for the next request."""
         if self._surplus:
             self._surplus -= 1
         else:
             self._free.release()
 
     def sent(self) -> None:
-        """Note that a request goes out."""
+        """Record that a request was sent."""
         self._in_flight += 1
         self._peak = max(self._peak, self._in_flight)
         self.most = max(self.most, self._peak)
 
     def back(self, seconds: float, *, is_well: bool) -> None:
-        """Note that it came back after so many seconds; `is_well`: with an answer that is no sign of overload."""
+        """Record an answer after so many seconds; `is_well`: it is no sign of overload."""
         self._in_flight -= 1
         self._answers += 1
         self._answering_s += seconds
@@ -91,7 +91,7 @@ class ConcurrencyLimit:
             self._end_round()
 
     def withdraw(self) -> None:
-        """Note that it was not sent after all."""
+        """Record that a request was not sent after all."""
         self._in_flight -= 1
 
     def _end_round(self) -> None:
@@ -110,7 +110,7 @@ class ConcurrencyLimit:
             self._set_room(self._room * 2 if self._is_doubling and self._adapts else self._room + 1.0)
 
     def _set_room(self, room: float) -> None:
-        """Change the room; it grows no faster than answers have earned it."""
+        """Change the limit; growth is bounded by the number of good answers."""
         before = self.room
         if room > self._room:
             earned = _FIRST_IN_FLIGHT + max(sqrt(self._well / 2), self._well / _EARNED_BY)
@@ -129,7 +129,7 @@ _LOWEST_RATE = 1 / 3600
 _FIRST_UNPACED = 32  # So many requests at most may have left before the first answer named a limit.
 _CATCH_UP_S = 0.025  # how late a request may leave without putting off those after it: timers are no more exact
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-"""How long the windows of limits are, in a world made by people."""
+"""Usual lengths of the windows of rate limits."""
 _ROUNDED_UP_S = 1.0  # A named wait may be rounded up to whole seconds.
 _LATE_S = 0.1
 _WINDOW_WAIT_S = 2.0  # A named wait of this length is for the end of a window; a bucket has its next token sooner.
@@ -140,7 +140,9 @@ PRESENCE_S = 3.5  # A worker that has shown itself no later than this ago is the
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A request may leave now. `at`: its slot; `pauses`: how many the route had had; `before`: requests since the last one."""
+    """The permission to send a request now. `at`: its slot; `pauses`: how many pauses the route had; `before`: requests since
+    the last one.
+    """
 
     at: float = 0.0
     pauses: int = 0
@@ -150,12 +152,12 @@ class Permit:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class RateState:
-    """All that is known of a route's limit. Times are seconds on one clock; as text, seconds since the text was written.
+    """All that is known of a route's limit. Times are seconds on one clock; in the stored text, relative to its writing.
 
-    `limit` is the estimate (None while no limit was met), `since` when the rate started below it, `hold_s` the time until it
-    is back at it; `slot_at` the slot of the last request, `resume_at` the end of the last pause, `began` and `sent` the requests
-    since then, `met_began` and `met_sent` those before it; `stated` the rate that the service itself names; `workers` when each
-    worker was last seen.
+    `limit`: the estimate (None until the first 429). `since`: when the rate started below it; `hold_s`: the time until it is
+    back at it. `slot_at`: the last request's slot. `resume_at`: the end of the last pause; `began`, `sent`: start and number of
+    requests since then; `met_began`, `met_sent`: those before it. `stated`: the rate stated by the service. `workers`: when
+    each worker was last active.
     """
 
     limit: float | None = None
@@ -177,26 +179,28 @@ class RateState:
         return self.limit is not None or self.stated is not None
 
     def rate_at(self, at: float) -> float:
-        """Return the rate in requests per second: W(t) = C (t - K)^3 + W_max, but no more than the service states."""
+        """Return the rate in requests per second: W(t) = C (t - K)^3 + W_max, at most the stated rate."""
         grown = inf if self.limit is None else self.limit * (1.0 + _DEPTH * (max(at - self.since, 0.0) / self.hold_s - 1.0) ** 3)
         return max(min(grown, self.stated or inf), _LOWEST_RATE)
 
     def slot(self, at: float) -> float:
-        """Return when the next request may leave: evenly spaced once a rate is known, a moment ago at most, never in a pause."""
+        """Return when the next request may be sent: evenly spaced if a rate is known, never in a pause, with little catching
+        up.
+        """
         if not self.is_known:
             return max(at, self.resume_at)
         return max(self.slot_at + 1.0 / self.rate_at(at), at - _CATCH_UP_S, self.resume_at)
 
     def granted(self, slot: float) -> RateState:
-        """Return the state after a request took `slot`. Time that no request wanted does not let the rate grow."""
+        """Return the state after a request took `slot`. The rate does not grow over unused time."""
         unused_s = slot - max(self.slot_at + 1.0 / self.rate_at(slot), self.resume_at) if self.is_known else 0.0
         return replace(self, slot_at=slot, sent=self.sent + 1, since=self.since + max(unused_s, 0.0))
 
     def limited(self, permit: Permit, answered_at: float, until: float, *, is_named: bool) -> RateState:
-        """Return the state after a 429 to `permit`: the route pauses `until` then, if the service named that time (`is_named`).
+        """Return the state after a 429 to `permit`, with a pause until `until` if the service gave that time (`is_named`).
 
-        Otherwise until a window of round length would be over, at the latest `until`. Answers to requests that left before
-        an earlier pause only prolong the pause, where they ask for more.
+        Otherwise the pause ends when a window of a usual length would end, at the latest at `until`. Answers to requests that
+        were sent before an earlier pause can only extend the pause.
         """
         if permit.pauses != self.pauses:
             if until <= self.resume_at:
@@ -228,27 +232,27 @@ class RateState:
         return self.limit is not None and 1 / _CONFIRMED < rate / self.limit < _CONFIRMED
 
     def paused(self, until: float) -> RateState:
-        """Return the state with a pause until then, after which the rate starts below the estimate."""
+        """Return the state with a pause until `until`, after which the rate starts below the estimate."""
         slot_at = until - 1.0 / self.rate_at(self.since)
         return replace(self, resume_at=until, since=until, began=until, sent=0, slot_at=slot_at)
 
     def stating(self, rate: float) -> RateState:
-        """Return the state once the service has stated its limit; what left before anything was known counts as well."""
+        """Return the state with a limit stated by the service, counting the requests sent before."""
         stated = max(rate, _LOWEST_RATE)
         sent_early = 0 if self.is_known else max(min(self.sent, _FIRST_UNPACED) - 1, 0)
         return replace(self, stated=stated, slot_at=self.slot_at + sent_early / stated)
 
     def resting(self, until: float) -> RateState:
-        """Return the state with nothing left until then, as the service stated: no limit was met."""
+        """Return the state with a rest until `until`, because the stated limit is used up; it is not a 429."""
         return replace(self, resume_at=max(until, self.resume_at), slot_at=max(until, self.slot_at))
 
     def seen(self, worker: str, at: float, is_leaving: bool) -> RateState:
-        """Return the state with `worker` there now, or gone, and without those that fell silent."""
+        """Return the state with `worker` active now, or removed if it is leaving, and without inactive workers."""
         others = {name: seen_at for name, seen_at in self.workers.items() if at - seen_at < PRESENCE_S and name != worker}
         return replace(self, workers=others if is_leaving else {**others, worker: at})
 
     def taken_up(self, at: float) -> RateState:
-        """Return the state as a later run begins with it: less certain, and forgotten after a day."""
+        """Return the state for a later run: with less confidence, and reset after a day."""
         resume_at = self.resume_at if self.resume_at - at <= _LONGEST_TRUST_S else at
         begins = max(at, resume_at)
         fresh = RateState(slot_at=begins, resume_at=resume_at, began=begins, pauses=self.pauses)
@@ -259,7 +263,7 @@ class RateState:
         return replace(known, slot_at=begins - 1.0 / known.rate_at(begins))
 
     def shifted(self, by_s: float) -> RateState:
-        """Return the same state as a clock that is `by_s` ahead shows it."""
+        """Return the state converted to a clock that is `by_s` ahead."""
         names = ("since", "slot_at", "resume_at", "began", "met_began")
         times = {name: getattr(self, name) + by_s for name in names}
         return replace(self, workers={name: at + by_s for name, at in self.workers.items()}, **times)
@@ -273,13 +277,13 @@ _STATE = TypeAdapter(RateState)
 
 
 class RateStore(Protocol):
-    """Where the workers of one route keep its state as text. Every call raises `SyncError` where it fails."""
+    """Stores the state of one route as text for its workers. Every call raises `SyncError` if it fails."""
 
     def read(self) -> tuple[str, float]:
-        """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
+        """Return the text ("" at first) and its age in seconds, which is negative after a clock was set back."""
 
     def change(self, write: Callable[[str, float], str], /) -> None:
-        """Put what `write` makes of the text and its age in its place, while no other worker can."""
+        """Replace the text atomically by the result of `write` for the text and its age."""
 
 
 _MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed may have more.
@@ -294,9 +298,9 @@ _SAME_MOMENT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RateReport:
-    """What a rate limiter has learned and done. `rate_per_s` is None while no limit is known.
+    """The results of a rate limiter. `rate_per_s` is None while no limit is known.
 
-    `requests` left within `seconds`, `limited` of them were answered 429; `paused_s` sums the waits.
+    `requests` were sent within `seconds`, and `limited` of them were answered 429; `paused_s` is the sum of the pauses.
     """
 
     rate_per_s: float | None
@@ -310,16 +314,16 @@ class RateReport:
 
     @property
     def used_share(self) -> float | None:
-        """How much of the learned rate was used, 1.0 being all of it; None where no limit is known."""
+        """The used share of the allowed rate, 0 to 1; None while no limit is known."""
         allowed = (self.rate_per_s or 0.0) * self.seconds
         return (self.requests - self.limited) / allowed if allowed else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How workers share a destination: `open_store` takes the name of a route, `worker` names this one among them.
+    """How workers share a destination: `open_store` returns the store of a route by its name, `worker` is this worker's name.
 
-    Once the store has failed, `on_trouble` gets the error, and this worker goes on alone.
+    If the store fails, `on_trouble` is called with the error, and this worker continues alone.
     """
 
     open_store: Callable[[str], RateStore]
@@ -328,7 +332,7 @@ class Sharing:
 
 
 class RateLimiter:
-    """Spaces the requests of one route. A pause that ends over `max_pause_s` after the first 429 in a row closes the route."""
+    """The rate limiter of one route. A pause that ends over `max_pause_s` after the first 429 in a row closes the route."""
 
     def __init__(
         self,
@@ -364,7 +368,7 @@ class RateLimiter:
 
     @property
     def report(self) -> RateReport:
-        """What has been learned so far."""
+        """The results so far."""
         return RateReport(
             rate_per_s=min(filter(None, (self._state.limit, self._state.stated)), default=None),
             limited=self._limited,
@@ -377,25 +381,27 @@ class RateLimiter:
         )
 
     def sibling(self, route: str = "GET") -> RateLimiter:
-        """Return a limiter for another route of the same destination: limits are applied per route (spec, Limits)."""
+        """Return a limiter for another route of the same destination: limits apply per route (spec, Limits)."""
         limit = ConcurrencyLimit(self.concurrency.ceiling)
         one = RateLimiter(self.timing, max_pause_s=self._max_pause_s, sharing=self._sharing, concurrency=limit, route=route)
         self._siblings.append(one)
         return one
 
     def leave(self) -> None:
-        """Show the other workers of this route, and of its siblings, that this one sends no more."""
+        """Inform the other workers of this route and its siblings that this worker has finished."""
         for one in self._siblings:
             one.leave()
         if self._synced_at is not None:
             self._change(lambda state: state, is_leaving=True)
 
     def close(self, cause: SyncError) -> None:
-        """Stop the whole route for `cause`; the first cause stands."""
+        """Close the route for `cause`; the first cause is kept."""
         self.closed = self.closed or cause
 
     async def acquire(self) -> Permit | None:
-        """Wait until a request may leave, in the order of asking; None once the route is `closed`. Never grants in a pause."""
+        """Wait until a request may be sent, first come first served; return None once the route is `closed`. Never grants in a
+        pause.
+        """
         self._waiting += 1
         try:
             async with self._queue:
@@ -421,24 +427,24 @@ class RateLimiter:
             self._is_answered.set()
 
     def is_valid(self, permit: Permit) -> bool:
-        """Whether a request that has not left yet still may: no pause began since it was granted."""
+        """Return whether a permit is still valid: no pause has begun since it was granted."""
         return self.closed is None and permit.pauses == self._state.pauses and self.clock() >= self._pause.resume_at
 
     def passed(self) -> None:
-        """Note an answer that was no limit and no failure."""
+        """Record an answer that was neither a 429 nor a failure."""
         self._is_answered.set()
         pause = self._pause
         if self.clock() >= pause.resume_at:  # during a pause it says nothing of the pause
             pause.is_doubtful, pause.limits_in_a_row, pause.limited_since = False, 0, None
 
     def failed(self) -> None:
-        """Note a transient failure: it says nothing of the rate."""
+        """Record a transient failure, which does not change the rate."""
         self._is_answered.set()
 
     def limited(self, permit: Permit, wait_s: float | None) -> None:
-        """Note that the request sent with `permit` was answered 429; `wait_s` as `Retry-After` asks, None if it does not.
+        """Record a 429 to the request with `permit`; `wait_s`: the time in `Retry-After`, None if absent.
 
-        The first such answer since the last pause starts a pause and lowers the rate; later ones only lengthen the pause.
+        The first 429 since the last pause starts a pause and lowers the rate; later ones can only extend the pause.
         """
         self._limited += 1
         self._is_answered.set()
@@ -447,9 +453,9 @@ class RateLimiter:
         self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
     def stated(self, limit: float, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
-        """Note what an answer states of the limit: keep to it without meeting it, and rest where its window is used up.
+        """Record a limit stated in an answer: stay below it, and rest while its window is used up.
 
-        A window whose length is not stated is as long as the longest reset.
+        A window of unknown length is taken to be as long as the longest reset.
         """
         if limit != self._window_limit:
             self._window_limit, self._window_s = limit, 0.0
@@ -462,7 +468,7 @@ class RateLimiter:
             self._change(lambda state: state.resting(until))
 
     def _next_permit(self) -> Permit:
-        """Return the next slot: beside others one of those taken ahead, for as much as was sent since the last sync."""
+        """Return the next slot; with other workers, from the slots taken ahead since the last sync."""
         now = self.clock()
         if self._store is not None and self._state.is_known:
             while self._slots and self._slots[0].at < now - _STALE_SLOT_S:
@@ -496,7 +502,7 @@ class RateLimiter:
         return permit
 
     def _sync(self) -> None:
-        """Take over what other workers learned, unless we did a moment ago; show about once a second that we are there."""
+        """Load the changes of other workers, at most every moment; report about once a second that this worker is active."""
         now = self.clock()
         if self._store is None or (self._synced_at is not None and now - self._synced_at < _SYNC_S):
             return
@@ -509,7 +515,7 @@ class RateLimiter:
         self._granted_since_sync = 0
 
     def _take_up(self, state: RateState) -> RateState:
-        """Begin with what other workers know now, or with what an earlier run learned; a long pause is asked about."""
+        """Start with the state of other workers, or with that of an earlier run; a long pause is then verified by a request."""
         now = self.clock()
         if any(now - seen_at < PRESENCE_S for seen_at in state.workers.values()):
             return state
@@ -518,7 +524,7 @@ class RateLimiter:
         return taken
 
     def _change(self, transition: Callable[[RateState], RateState], *, is_leaving: bool = False) -> None:
-        """Apply `transition` to what all workers know, or to what we know where nothing is shared."""
+        """Apply `transition` to the shared state, or to our own state without a store."""
         changed = self._state
 
         def write(text: str, age_s: float) -> str:
@@ -535,9 +541,9 @@ class RateLimiter:
             self._adopt(transition(self._state))
 
     def _merged(self, text: str, age_s: float) -> RateState:
-        """Return what the store holds, on our clock. What we have not seen was written after we last looked.
+        """Return the stored state converted to our clock; a text that is new to us was written after our last sync.
 
-        So a clock that is set back or forth makes no difference while workers send.
+        So changes of a machine's clock have no effect while workers send.
         """
         own, now = self._state, self.clock()
         if text == self._text:
@@ -554,7 +560,7 @@ class RateLimiter:
         return replace(own, workers=there.workers, resume_at=max(own.resume_at, there.resume_at))
 
     def _ask(self, question: Callable[[RateStore], None]) -> bool:
-        """Put a question to the store; return whether it was answered. Once it fails, this worker goes on alone."""
+        """Call the store; return whether it worked. After a failure this worker continues alone."""
         if self._store is None or self._sharing is None:
             return False
         try:
@@ -568,7 +574,7 @@ class RateLimiter:
         return True
 
     def _adopt(self, state: RateState) -> None:
-        """Go by `state` from now on; a pause in it that is new to us begins, whichever worker met it."""
+        """Use `state` from now on; a pause in it that is new to us begins, whichever worker received the 429."""
         if state.pauses != self._state.pauses or state.is_known != self._state.is_known:
             self._slots = deque(one for one in self._slots if one.pauses == state.pauses)
         self._state = state

@@ -1,4 +1,4 @@
-"""Retry with exponential backoff and full jitter; what answers say of waiting (`Retry-After`, HTTP dates), and pauses."""
+"""Retry with exponential backoff and full jitter; waits that answers ask for (`Retry-After`, HTTP dates); pauses of a route."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from connectors.errors import PausedError
 
 T = TypeVar("T")
 Clock = Callable[[], float]
-"""Seconds on a clock that never goes back."""
+"""Returns seconds of a monotonic clock."""
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits that many seconds without holding up other tasks."""
+"""Waits that many seconds without blocking other tasks."""
 Random = Callable[[], float]
-"""A number from 0 up to, not including, 1."""
+"""Returns a random number from 0 to less than 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`clock` gives seconds and never goes back; `now` gives the aware time of day, only to say when to come back."""
+    """Time and randomness. `clock`: monotonic seconds; `now`: the aware time of day, used only to name the time to come back."""
 
     clock: Clock
     sleep: Sleep
@@ -36,14 +36,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to insist. `attempts` counts all, the first included; `budget_s` bounds the whole, waits included.
+    """The limits of retrying. `attempts` includes the first; `budget_s` is the total time including waits.
 
-    The wait before attempt n + 1 is drawn evenly from 0 to `first_wait_s` times `growth` to the power n - 1, at most
-    `longest_wait_s` (exponential backoff with full jitter). `attempt_s` bounds one attempt from its first byte sent to
-    its last byte read; `at_work_s` is how long after its start an attempt that we lost sight of may still be at work on the
-    other side. `key_memory_s`: no request leaves later than that after the first one under its key that was not
-    answered, as the other side may have forgotten the key by then. `longest_probe_wait_s` bounds a wait while the circuit
-    breaker is open.
+    The wait after attempt n is random from 0 to `first_wait_s` times `growth` to the power n - 1, at most `longest_wait_s`
+    (exponential backoff with full jitter). `attempt_s`: the most time for one attempt. `at_work_s`: how long an attempt without
+    an answer may still be processed by the other side. `key_memory_s`: how long after the first unanswered request the other
+    side remembers its key; no request is sent later. `longest_probe_wait_s`: the longest wait while the circuit breaker is
+    open.
     """
 
     attempts: int = 6
@@ -63,11 +62,11 @@ class RetryPolicy:
 
     @property
     def probing(self) -> RetryPolicy:
-        """The policy of the one row that is sent while the circuit breaker is open: as many attempts, over a longer time."""
+        """The policy of the probe while the circuit breaker is open: as many attempts, over a longer time."""
         return replace(self, growth=self.growth * 1.5, longest_wait_s=self.longest_probe_wait_s)
 
     def is_spent(self, attempt: int, elapsed_s: float, next_wait_s: float) -> bool:
-        """Return whether attempt n was the last, or waiting for the next one would overrun the budget."""
+        """Return whether this was the last attempt, or the next wait would exceed the budget."""
         return attempt >= self.attempts or elapsed_s + next_wait_s > self.budget_s
 
 
@@ -80,7 +79,7 @@ async def ask_until(
     random: Random,
     clock: Clock = monotonic,
 ) -> T:
-    """Await `ask` until its answer is settled or the policy is spent; return the last answer either way."""
+    """Repeat `ask` until its answer is conclusive or the policy is used up; return the last answer."""
     began = clock()
 
     def answer(state: RetryCallState) -> Any:
@@ -99,7 +98,7 @@ async def ask_until(
 
 
 def http_date(text: str) -> datetime | None:
-    """Return the instant that a date names, in UTC; None where it is none. One without a zone means UTC: HTTP knows no other."""
+    """Parse a date to a moment in UTC, None if it is not one. A date without a zone is in UTC, as in HTTP."""
     try:
         found = parsedate_to_datetime(text)
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
@@ -113,12 +112,12 @@ _WITHIN_THE_SECOND = timedelta(seconds=1)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage.
+    """Return the seconds in `Retry-After`, None if it is absent, negative or invalid.
 
-    Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from `now` where that
-    agrees with the answer's own `Date`, which knows whole seconds only, and else from that: a clock that is wrong, theirs
-    or ours, does not matter. Where there is neither, a date says nothing. Of several headers, which arrive as one joined by
-    commas, the longest wait counts. Absurd values are cut to a year, which is never waited for.
+    Seconds may have a fraction. An HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from `now` if that agrees
+    with the answer's own `Date` (in whole seconds), else from `Date`, so that a wrong clock on either side does not matter;
+    without both it is ignored. Of several headers, joined by commas, the longest wait is used. Absurd values are cut to a year,
+    which is never waited for.
     """
     text = headers.get("retry-after", "").strip()
     seconds = [one.strip() for one in text.split(",")]
@@ -137,7 +136,9 @@ _LONGEST_DOUBT_S = 5.0  # The least pause in the end, where the service names sh
 
 @dataclass(slots=True)
 class Pause:
-    """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
+    """The pauses of one route in this worker. `resume_at`: the end of the last one; `count` and `total_s`: their number and
+    sum.
+    """
 
     timing: Timing
     max_pause_s: float
@@ -149,10 +150,10 @@ class Pause:
     limited_since: float | None = None
 
     def wait_s(self, asked_s: float | None) -> float:
-        """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
+        """Return the longest wait after the first 429 since a pause; `asked_s`: the wait that it named, if any.
 
-        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. A guess is doubtful, and so is
-        a wait after one that was too short.
+        A named wait is used exactly, unless named waits were too short three times in a row. A guess is doubtful, and so is a
+        wait after one that was too short.
         """
         self.limits_in_a_row += 1
         self.is_doubtful = asked_s is None or self.limits_in_a_row > 1
@@ -163,7 +164,7 @@ class Pause:
         return max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self.limits_in_a_row > 3 else asked_s
 
     def begin(self, now: float, until: float) -> PausedError | None:
-        """Pause until then; return why the route is given up, if that is longer than the feed's patience."""
+        """Start a pause; return the error if it exceeds the feed's patience, else None."""
         if until <= self.resume_at:
             return None
         since = self.limited_since = now if self.limited_since is None else self.limited_since
@@ -178,14 +179,14 @@ class Pause:
             f"the service asks us to pause for {_in_words(until - now)}{so_far}: longer than this feed's patience "
             f"({_in_words(self.max_pause_s)})",
             hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
-            "if that cannot be meant, ask the service's support",
+            "if that seems wrong, ask the service's support",
             resume_at=resume_at,
             retry_after_s=until - now,
         )
 
 
 def _in_words(seconds: float) -> str:
-    """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
+    """Return a length of time for people: 45 s, 15 min, 2 h, 365 days."""
     units = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
     unit, name = next((one for one in units if seconds >= 2 * one[0]), units[-1])
     return f"{seconds / unit:.0f} {name}"

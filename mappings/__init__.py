@@ -1,1 +1,1 @@
-"""THE LANGUAGE: what a row is, what an event is, how one becomes the other. Pure: no network, no database, no clock."""
+"""The mapping language: what a row is, what an event is, and how a row becomes an event. Uses no network, database or clock."""

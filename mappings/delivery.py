@@ -1,4 +1,4 @@
-"""What passes between the ledger and the service: an intent to create one event, and the answers it can end in."""
+"""Types between the ledger and the service: an intent to create one event, and the verdicts that it can end in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mappings.row_key import IdempotencyKey, RowKey
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the service said last, kept for people: `status` 0 where no HTTP answer arrived."""
+    """The service's last answer, kept for people; `status` is 0 if no HTTP answer arrived."""
 
     status: int
     code: str = ""
@@ -24,34 +24,32 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """An earlier answer under this very key that denied access (401, 403, 404): a service may have stored it.
+    """An earlier answer with this key that denied access (401, 403, 404); the service may have stored it.
 
-    It says nothing of what was created under the key before. `is_resent`: a person lets the row go on under its next key,
-    should access be denied once more.
+    It does not show whether an earlier attempt created the event. `is_resent`: a person allowed the next key if access is
+    denied again.
     """
 
     request_id: str
     is_resent: bool = False
 
     def is_repeated_by(self, answer: Answer) -> bool:
-        """Whether an answer is that very one, and so says nothing of today."""
+        """Return whether an answer is a stored copy of this denial, with the same request id, and so says nothing new."""
         return answer.status in DENYING and bool(answer.request_id) and answer.request_id == self.request_id
 
 
 DENYING = frozenset({401, 403, 404})
-"""What denies access: to the key, its scope, the channel (spec, Errors). A service may look at that before the row's key."""
+"""Statuses that deny access by key, scope or channel (spec, Errors). The service may check these before the idempotency key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One event to create: the same `key` and byte-identical `body` on every attempt, in every run.
+    """One event to create. Every attempt in every run sends the same `key` and the same bytes of `body`.
 
-    `is_unanswered`: an earlier claim may have sent it and never saw the answer; `is_limited`: all that it saw were answers
-    429, which prove nothing and start no clock. `unanswered_s`: seconds since the first such attempt began, `quiet_s`: since
-    the last such claim was written down, both as the intent was handed out.
-    `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
-    `denial`: the last one that was received under this key.
-    `cover` is set while the image still has to be fetched and its id put into the body.
+    `is_unanswered`: an earlier claim may have sent it without receiving an answer. `is_limited`: all earlier answers were 429,
+    which do not show that the event was created. `unanswered_s`, `quiet_s`: seconds since the first and the last such claim, at
+    the time of this claim. `refused_request_id`: the request id of an earlier refusal with this key, "" if none. `denial`: the
+    last denial of access with this key. `cover`: an image to upload first, whose id goes into the body.
     """
 
     entry_id: int
@@ -72,8 +70,8 @@ class Intent:
 class Receipt:
     """Delivered: the service returned `event_id`.
 
-    Of every verdict, `attempts` counts the requests of this call that were not paced away; `copies` those that may have
-    created an event, answers 429 aside: a service which ignores the key may have so many more events.
+    In every verdict, `attempts` counts the requests of this call that left, and `copies` those that may have created an event
+    (without answers 429): a service that ignores keys may have that many events.
     """
 
     event_id: int
@@ -84,7 +82,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class _Undelivered:
-    """What all other verdicts have in common."""
+    """The fields that all other verdicts share."""
 
     answer: Answer
     attempts: int = 1
@@ -92,34 +90,34 @@ class _Undelivered:
 
 
 class Unconfirmed(_Undelivered):
-    """The service says that the key was used, and our own record shows an unanswered attempt with this body."""
+    """The service says that the key was used, and our records have an unanswered attempt with this body: probably delivered."""
 
 
 class Refusal(_Undelivered):
-    """A definitive 4xx: nothing was created."""
+    """Definitively refused with a 4xx: nothing was created."""
 
 
 class Superseded(_Undelivered):
-    """What was answered is an earlier refusal, stored under the key (or a 409 for it): the next revision of the key is due."""
+    """The answer was an earlier refusal stored under the key: send the row with the next revision of its key."""
 
 
 class Conflict(_Undelivered):
-    """A 409 that our own records do not explain: a person decides."""
+    """An answer 409 that our records do not explain; a person decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertain(_Undelivered):
-    """Transient failures outlasted the budget, or the answer could not be understood. It may have been created."""
+    """No clear answer within the budget of attempts and time. The event may have been created."""
 
     copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked(_Undelivered):
-    """The channel is not accessible to this key (403 forbidden, 404).
+    """The key has no access to the channel (403 forbidden, 404).
 
-    `is_unanswered`: an earlier attempt of this call may have been carried out; the refusal proves nothing about it.
-    `is_limited`: nor does it about one that was answered 429.
+    `is_unanswered`: an earlier attempt of this call may have been carried out. `is_limited`: an earlier attempt of this call
+    was answered 429.
     """
 
     is_limited: bool = False
@@ -128,9 +126,9 @@ class Blocked(_Undelivered):
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Nothing about the row itself: the route as a whole stops for `cause`, and the row is still pending.
+    """The whole route stopped because of `cause`; the row stays pending.
 
-    Certainly not created by this call, unless `is_unanswered`; most probably not if `is_limited`: an answer 429 came.
+    This call certainly created no event, unless `is_unanswered`; most probably none if `is_limited` (an answer 429 came).
     """
 
     answer: Answer
@@ -142,17 +140,17 @@ class Postponed:
 
 
 Verdict = Receipt | Unconfirmed | Refusal | Superseded | Blocked | Uncertain | Conflict | Postponed
-"""What one intent's attempts ended in."""
+"""The result of an intent's attempts."""
 API_PREFIX = "/api/public/v1"
-"""Base URLs are accepted with it and without."""
+"""The path prefix of the API; base URLs may include it or not."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def service_of(base_url: str) -> str:
-    """Normalise a base URL: scheme and host in lower case, one name for loopback, no default port, no trailing slash.
+    """Normalise a base URL: lower-case scheme and host, one name for loopback, no default port, no trailing slash.
 
-    A text that is no URL is returned as it is.
+    A text that is not a URL is returned unchanged.
     """
     text = base_url.strip().rstrip("/").removesuffix(API_PREFIX).rstrip("/")
     try:
@@ -169,11 +167,11 @@ def service_of(base_url: str) -> str:
 
 
 def destination_of(base_url: str, namespace: str) -> str:
-    """Join a service and a namespace."""
+    """Return the destination of a service and a namespace."""
     return f"{service_of(base_url)}#{namespace}"
 
 
 def split_destination(destination: str) -> tuple[str, str]:
-    """Return the service and the namespace of a destination; all of it is the service where it names no namespace."""
+    """Split a destination into service and namespace; the namespace is "" if there is none."""
     service, separator, namespace = destination.rpartition("#")
     return (service, namespace) if separator else (destination, "")

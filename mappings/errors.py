@@ -1,10 +1,10 @@
-"""The root of every error eventsync raises, sorted by what to do next. Leaves live in the room that raises them.
+"""The root of all errors of eventsync, sorted by what to do next; more specific errors are defined where they are raised.
 
-SyncError                 .hint: what would help
-├── ConfigError           wrong before we start: fix the file, the environment or the command; never retried
+SyncError                 .hint: what to do
+├── ConfigError           a wrong file, environment or command; never retried
 │   └── MappingFileError  every problem of one mapping file, each with line and column
-├── TransientError        another attempt may clear it; .retry_after_s where the other side named one
-└── PermanentError        another attempt cannot clear it; a person must act elsewhere (key, scope, sharing)
+├── TransientError        another attempt may succeed; .retry_after_s if the other side gave a time
+└── PermanentError        another attempt cannot succeed; a person must change something (key, scope, sharing)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class SyncError(Exception):
-    """What we tried and what came back (`str(error)`), and what would help (`hint`)."""
+    """An expected failure: `str(error)` says what happened, `hint` what to do."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -22,11 +22,11 @@ class SyncError(Exception):
 
 
 class ConfigError(SyncError):
-    """The configuration, the command or a file of ours is wrong; nothing was read or sent."""
+    """The configuration, the command or a local file is wrong; nothing was read or sent."""
 
 
 class TransientError(SyncError):
-    """Another attempt may clear it. `retry_after_s`: seconds the other side asked us to wait, if it did."""
+    """A failure that another attempt may clear. `retry_after_s`: seconds that the other side asked to wait, or None."""
 
     def __init__(self, message: str, *, hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -34,7 +34,7 @@ class TransientError(SyncError):
 
 
 class PermanentError(SyncError):
-    """Another attempt cannot clear it: a person must change something outside of this run."""
+    """A failure that a person must clear outside of this run, such as a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class FileProblem:
 
 
 class MappingFileError(ConfigError):
-    """One mapping file with all of its problems, in the order of the file; `warnings` are what is merely unwise in it."""
+    """All problems of one mapping file, in the order of the file; `warnings`: what is allowed but unwise."""
 
     def __init__(self, path: Path, problems: tuple[FileProblem, ...], warnings: tuple[FileProblem, ...] = ()) -> None:
-        super().__init__("\n".join(map(str, problems)), hint=f"mend {path.name}, then run `eventsync check`")
+        super().__init__("\n".join(map(str, problems)), hint=f"correct {path.name}, then run `eventsync check`")
         self.path = path
         self.problems = problems
         self.warnings = warnings

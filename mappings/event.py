@@ -1,4 +1,4 @@
-"""The payload of an event: all that can be sent when one is created (spec: Resources, Event), and its canonical bytes."""
+"""The payload of an event: every field that can be sent on creation (spec: Resources, Event), and its canonical bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _MOMENT = re.compile(
 
 @lru_cache(maxsize=4096)
 def _check_moment(text: str) -> str:
-    """Check a moment in one memoised call: pydantic's pattern would be matched anew for every row (budget 3)."""
+    """Check a date and time with offset. It is memoised, because matching pydantic's pattern for every row takes longer (budget
+    3).
+    """
     try:
         is_moment = _MOMENT.fullmatch(text) is not None and datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
@@ -51,12 +53,12 @@ _Url = Annotated[str, Field(pattern=r"^https?://[!-~]+$")]
 
 # Dictionaries rather than models: every row is checked, and budget 3 has no room for building models of it.
 _open = with_config(ConfigDict(strict=True, extra="allow"))
-"""Strict in the fields the spec spells out, open to the optional ones that it only names."""
+"""Checks the specified fields strictly, and allows other fields, which the spec names without a type."""
 
 
 @_open
 class City(TypedDict, total=False):
-    """The city of an event: the one exact place the service asks for."""
+    """The city of an event, its only required place."""
 
     placeId: Required[_Text]
     name: _Text | None
@@ -65,7 +67,7 @@ class City(TypedDict, total=False):
 
 @_open
 class ApproxLocation(TypedDict):
-    """Where the event is, roughly."""
+    """The approximate place of an event."""
 
     city: City
 
@@ -81,7 +83,7 @@ class Offer(TypedDict, total=False):
 
 @_open
 class Event(TypedDict, total=False):
-    """The create payload (spec: Event). Texts are never empty; moments carry their offset."""
+    """The payload of an event (spec: Event). Texts are never empty; times have an offset."""
 
     channelId: Required[int]
     title: Required[_Text]
@@ -98,29 +100,29 @@ class Event(TypedDict, total=False):
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 _validate = EVENT.validator.validate_python
-NO_TEXT = "a text without bytes that cannot be decoded would be accepted"
+NO_TEXT = "the text holds bytes that cannot be decoded"
 REQUIRED_FIELDS = ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation.city.placeId")
-"""What no event may lack."""
-_A_MOMENT = (ReasonCode.NOT_A_DATE, "a date and time with its offset, such as 2026-07-01T18:00:00+01:00,")
+"""The fields that every event must have."""
+_A_MOMENT = (ReasonCode.NOT_A_DATE, "a date and time with its offset, such as 2026-07-01T18:00:00+01:00")
 _ACCEPTED: Mapping[str, tuple[ReasonCode, str]] = {
     "startAt": _A_MOMENT,
     "endAt": _A_MOMENT,
     "timezone": (ReasonCode.NOT_A_ZONE, "an IANA zone such as Europe/Lisbon"),
     "url": (ReasonCode.NOT_A_URL, "an address like https://example.org/tickets"),
-    "countryCode": (ReasonCode.NOT_ACCEPTED, "two capital letters, such as PT,"),
+    "countryCode": (ReasonCode.NOT_ACCEPTED, "two capital letters, such as PT"),
     "status": (ReasonCode.NOT_ACCEPTED, "draft or published"),
-    "channelId": (ReasonCode.NOT_ACCEPTED, "the id of a channel, a whole number,"),
-    "coverImage": (ReasonCode.NOT_ACCEPTED, "the id of an uploaded picture, a whole number,"),
-    "city": (ReasonCode.NOT_ACCEPTED, "an object with a placeId (a text alone belongs into approxLocation.city.placeId)"),
+    "channelId": (ReasonCode.NOT_ACCEPTED, "the id of a channel, a whole number"),
+    "coverImage": (ReasonCode.NOT_ACCEPTED, "the id of an uploaded picture, a whole number"),
+    "city": (ReasonCode.NOT_ACCEPTED, "an object with a placeId (a text alone belongs in approxLocation.city.placeId)"),
     "approxLocation": (ReasonCode.NOT_ACCEPTED, "an object with a city"),
-    "classifications": (ReasonCode.NOT_ACCEPTED, "a list of the service's slugs, one at least,"),
-    "offers": (ReasonCode.NOT_ACCEPTED, "a list of offers, one at least,"),
+    "classifications": (ReasonCode.NOT_ACCEPTED, "a list of at least one slug of the service"),
+    "offers": (ReasonCode.NOT_ACCEPTED, "a list of at least one offer"),
 }
-"""What a field is refused for, and what would be accepted in its place."""
+"""The reason's code and the expected value for each field, for refused payloads."""
 
 
 def judge(payload: Mapping[str, Any]) -> list[tuple[str, Refusal]]:
-    """Return what the service would not accept in a payload, as (path, refusal); an empty list means an Event."""
+    """Return what the service would refuse in a payload, as (path, refusal); an empty list means that it is a valid Event."""
     try:
         _validate(payload)
     except ValidationError as error:
@@ -133,16 +135,16 @@ def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
     name = next((str(part) for part in reversed(problem["loc"]) if isinstance(part, str)), "")
     if problem["type"] == "missing":
         inner = REQUIRED_FIELDS[-1] if path in {"approxLocation", "approxLocation.city"} else path
-        return inner, Refusal(ReasonCode.REQUIRED, "the service needs this field")
+        return inner, Refusal(ReasonCode.REQUIRED, "the service requires this field")
     if problem["type"] == "string_unicode":
         return path, Refusal(ReasonCode.BAD_TEXT, NO_TEXT)
     found = problem["input"] if isinstance(problem["input"], str) else ""
     code, wanted = _ACCEPTED.get(name, (ReasonCode.NOT_ACCEPTED, ""))
-    return path, Refusal(code, f"{wanted} would be accepted" if wanted else problem["msg"], found=found)
+    return path, Refusal(code, f"expected {wanted}" if wanted else problem["msg"], found=found)
 
 
 def spell_path(loc: Sequence[int | str]) -> str:
-    """Write a place in the payload as people read it: `offers[0].url`."""
+    """Return a position in the payload as text: `offers[0].url`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
 
 
@@ -157,20 +159,20 @@ def dump(payload: Mapping[str, Any]) -> bytes:
 
 
 def with_cover(body: bytes, media_id: int) -> bytes:
-    """Return the same event with the id of its uploaded cover image."""
+    """Return the body with the id of its uploaded cover image."""
     return dump(orjson.loads(body) | {"coverImage": media_id})
 
 
 def as_draft(body: bytes) -> bytes:
-    """Return the same event as a draft."""
+    """Return the body with status `draft`."""
     return dump(orjson.loads(body) | {"status": "draft"})
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What the service knows: channel ids by slug, and the classification slugs. None: not asked, everything is accepted.
+    """The service's channel ids by slug, and its classification slugs; None if not known, which allows all.
 
-    Offline a channel's slug gets a stand-in id, the same in every run.
+    Offline, each channel slug gets a placeholder id, the same in every run.
     """
 
     channels: Mapping[str, int] | None = None

@@ -1,4 +1,4 @@
-"""The examples of a mapping file, run offline: each row must become what its author says it becomes."""
+"""Runs the examples of a mapping file offline and compares each outcome with the expected one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mappings.spec.rules import Recur, WindowRule
 
 @dataclass(frozen=True, slots=True)
 class ExampleFailure:
-    """An example that did not come true. `number` counts the file's examples from 1; `field` is "" for the row as a whole.
+    """An example with another outcome than expected. `number`: its position in the file, from 1; `field`: "" for the whole row.
 
-    `line` and `column`: where the mapping file says what was expected, from 1; 0 where that was not looked up.
+    `line`, `column`: the position of the expectation in the mapping file, from 1; 0 if unknown.
     """
 
     number: int
@@ -36,11 +36,11 @@ class ExampleFailure:
 
 
 Difference = tuple[str, str, str]
-"""The field, what was expected there, and what was found."""
+"""The field, the expected and the actual value."""
 
 
 def run_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
-    """Return every example of a mapping that did not come true, without asking any service."""
+    """Return the failures of a mapping's examples. Runs offline."""
     examples = enumerate(mapping.examples, 1)
     return tuple(ExampleFailure(number, *found) for number, example in examples for found in _differences(mapping, example))
 
@@ -69,7 +69,7 @@ def _differences(mapping: FeedMapping, example: Example) -> Iterator[Difference]
 
 
 def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
-    """An example that names no moment is not about the window."""
+    """Return the mapping without its window if the example has no `as_of`."""
     if example.as_of is not None:
         return mapping
     rules = [rule for rule in mapping.rows if not isinstance(rule, WindowRule)]
@@ -97,7 +97,9 @@ def _compare_event(expected: object, outcome: RowOutcome, path: str) -> Iterator
 
 
 def _compare_parts(expected: object, found: object, path: str) -> Iterator[Difference]:
-    """Compare a part of the payload: of an object only the named fields count; texts stand for numbers, as YAML has them."""
+    """Yield the differences between two parts of a payload. Objects are compared by the expected fields only; texts equal
+    numbers, since YAML scalars are read as text.
+    """
     match expected, found:
         case dict(), dict():
             for name, part in expected.items():

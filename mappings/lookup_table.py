@@ -1,6 +1,6 @@
-"""Lookup tables: rows of text under named columns, indexed by one or several of them.
+"""Lookup tables: rows of text under named columns, indexed by one or several columns.
 
-The loader brings the text of the CSV file; nothing here opens one.
+The loader reads the CSV file; this module only parses its text.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Literal
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
-"""Every Unicode space, and the invisible characters that look like none."""
+"""Every Unicode space, and the invisible characters."""
 Ignorable = Literal["case", "accents", "spaces", "punctuation"]
 Result = str | Mapping[str, str]
 _STROKES = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi")
-"""Letters whose stroke or missing dot Unicode does not count as an accent, and a person at an English keyboard does."""
+"""Letters with a stroke or without a dot, which Unicode does not treat as accents, but which users type without them."""
 
 
 class TableError(ValueError):
-    """What is wrong with a lookup table, for the author of the feed."""
+    """A problem of a lookup table, worded for the author of the feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """One lookup file: `columns` in order, `rows` of equally many trimmed texts, and the line on which each row ends.
 
-    `met`: where a set is given, lookups add the positions of the rows that they find.
+    `met`: if a set is given, lookups add the positions of the rows that they find.
     """
 
     name: str
@@ -43,7 +43,7 @@ def parse_table(name: str, text: str) -> Table:
     """Read CSV text (comma or semicolon, header in the first row; blank rows are passed over).
 
     Raises:
-        TableError: a header cell is empty or stands twice, or a row has another number of cells.
+        TableError: a header cell is empty or occurs twice, or a row has another number of cells.
     """
     header_line = text.split("\n", 1)[0]
     delimiter = ";" if header_line.count(";") > header_line.count(",") else ","
@@ -80,7 +80,7 @@ _WITHOUT: Mapping[Ignorable, Callable[[str], str]] = {
 
 
 def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:
-    """Return the function that brings a key to the form in which keys are compared: NFC, trimmed, without what is ignored."""
+    """Return a function that normalises a key for comparison: NFC, trimmed, without the ignored differences."""
     steps = [_WITHOUT[difference] for difference in dict.fromkeys(ignore)]
 
     def normalise(text: str) -> str:

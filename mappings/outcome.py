@@ -1,6 +1,6 @@
-"""Rows as their source wrote them, what becomes of them, and the reasons why a row or a value cannot be used.
+"""Source rows and the outcomes of mapping them: event, rejection, skip, merged or deleted row.
 
-A refusal is raised and caught inside the mapper only: a bad row leaves it as a value, never as an exception.
+A `Refusal` is raised and caught inside the mapper only: a bad row is returned as a value, never raised as an exception.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mappings.row_key import NO_KEY, Fingerprint, RowKey
 # Made for every row, as are SourceRow and MappedRow: frozen ones take three times as long to make. They are never changed.
 @dataclass(slots=True, unsafe_hash=True)
 class RowLocation:
-    """A place that a person can open: `Programme!A17`, `events.csv:42`, a record id.
+    """The location of a row as people find it: `Programme!A17`, `events.csv:42`, a record id.
 
-    `number` is the row's true number in its source (line of the file, row of the sheet), from 1; 0 if it has none.
-    A record of a delimited file that a spreadsheet shows in another row than its line: `events.csv:57 (row 41)`.
+    `number`: the row's number in its source (line of the file, row of the sheet), from 1; 0 if it has none. If a spreadsheet
+    shows the record of a file in another row than its line: `events.csv:57 (row 41)`.
     """
 
     place: str
@@ -29,19 +29,21 @@ class RowLocation:
     def __str__(self) -> str:
         return shown_place(self.place)
 
-    def is_named(self, word: str) -> bool:
-        """Whether a person may mean this row: by its place in either form, or by the first part of one, `events.csv:57`."""
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of this location: its place in either form, or the first part of one, such as `events.csv:57`."""
         places = (self.place, shown_place(self.place))
-        return word in places or word in [place.partition(" (")[0] for place in places]
+        return frozenset((*places, *(place.partition(" (")[0] for place in places)))
 
-    def has_number(self, number: str) -> bool:
-        """Whether the row is shown under this number: in a spreadsheet or, where that is not known, in its source."""
+    @property
+    def shown_number(self) -> str:
+        """The row's number in a spreadsheet or, if that is unknown, in its source."""
         row = _ROW.fullmatch(self.place)
-        return number == (row["row"] if row else str(self.number))
+        return row["row"] if row else str(self.number)
 
     @property
     def file_and_tab(self) -> tuple[str, str]:
-        """The file and the sheet that a row stands in, as its place names them; "" where it names none."""
+        """The file and the tab in the location, "" for what it does not name."""
         if quoted := _QUOTED.fullmatch(self.place):
             return "", quoted["tab"].replace("''", "'")
         if line := _LINE.fullmatch(self.place):
@@ -52,24 +54,23 @@ class RowLocation:
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
-"""A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
+"""A quoted tab title, which may contain any character."""
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:record|row) \d+\))?")
 _ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)\)", re.DOTALL)
 
 
 def shown_place(place: str) -> str:
-    """Return a place as people see the row: `events.csv row 41 (line 57)`; other places as they are."""
+    """Return a location for display: `events.csv row 41 (line 57)`; other forms are unchanged."""
     return _ROW.sub(r"\g<file> row \g<row> (line \g<line>)", place)
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class SourceRow:
-    """One row as its source wrote it: every cell is text, "" where it is empty.
+    """One row of a source: all cells are text, "" if empty.
 
-    `cells` maps the header's names (as matched, trimmed) to raw text. `problems` are what the reader already knows to
-    be wrong with the row (ragged, undecodable); a row with problems is rejected, with the mapper's own reasons added.
-    `warnings` are what the reader noticed in cells that the mapping does not use: counted and shown, nothing more.
-    `is_gone`: the source says that this row was deleted; only the cells of its key mean anything.
+    `cells`: raw texts by trimmed column name. `problems`: what the reader found wrong (ragged row, undecodable cell); such a
+    row is rejected together with the mapper's own reasons. `warnings`: problems in cells that the mapping does not use, counted
+    and shown only. `is_gone`: the source reports the row as deleted; only its key cells are valid.
     """
 
     location: RowLocation
@@ -81,24 +82,24 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The cover image that a row asks for: fetched, checked and uploaded just before the event's first attempt."""
+    """The cover image of an event; it is fetched, checked and uploaded before the event's first attempt."""
 
     url: str
     on_error: str
-    """`omit` (send without it), `draft` (send as a draft without it), `reject` (do not send), or `default` and, after a
-    space, the address of the image to send in its place."""
+    """What to do if the image is unusable: `omit` it, send the event as a `draft` without it, `reject` the row, or `default`
+    and, after a space, the address of another image.
+    """
 
     @property
     def stand_in(self) -> str:
-        """The address of the image to use where this one cannot be used, "" if there is none."""
+        """The address of the image to use instead, "" if there is none."""
         return self.on_error.partition(" ")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """What a row says nothing of in this read: its events whose keys begin with `stem` and end in a day after `after`.
-
-    `after` is an ISO day; "" stands for all of the row's events. They have not vanished from the source.
+    """The events of a row about which this read gives no information: keys that begin with `stem` and, if `after` is an ISO
+    day, end in a later day. They are not marked as vanished.
     """
 
     stem: RowKey
@@ -107,7 +108,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What part of its row an outcome is, where a row gives several: one of `of`; all but the first are `is_further`."""
+    """The position of an outcome among the `of` outcomes of its row; all but the first are `is_further`."""
 
     of: int = 1
     is_further: bool = False
@@ -115,19 +116,19 @@ class Part:
 
 
 WHOLE_ROW = Part()
-"""The one outcome of a row."""
+"""The part of a row with a single outcome."""
 Alternatives = tuple[tuple[str, RowKey], ...]
-"""Each key that a row fills, of a feed whose rows may be known by several, with what names it: its columns. The surest first."""
+"""Each key that a row fills, with the names of its columns, in order of preference; for feeds with `first_of` keys."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class MappedRow:
-    """A row that became an event: `body` is canonical JSON, the very bytes that are sent (before a cover's id).
+    """A row mapped to an event. `body`: canonical JSON, the bytes that are sent (before a cover's id is added).
 
-    `fingerprint` digests the body and the cover's address; `row_digest` the used cells and the mapping;
-    `duplicate_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
-    problems that the mapping tolerates, counted and shown.  `outside`: the label of the window
-    or horizon that keeps the event from being sent for the first time, "" if none does.
+    `fingerprint`: digest of the body and the cover's address. `row_digest`: digest of the used cells and the mapping.
+    `duplicate_digest`: digest of channel, title, start and place, to find the same event under another row key. `warnings`:
+    problems that the mapping tolerates, counted and shown. `outside`: the label of the window or horizon that keeps a new event
+    from being sent, "" if none.
     """
 
     location: RowLocation
@@ -147,7 +148,7 @@ class MappedRow:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A row that could not become an event, with all of its reasons. `row_key` is "" where not even that is known."""
+    """A row that cannot become an event, with all reasons. `row_key` is "" if it has no usable key."""
 
     location: RowLocation
     row_key: RowKey
@@ -158,17 +159,15 @@ class Rejection:
 
 
 OVER, TOO_FAR = "already over", "beyond the horizon"
-"""Labels of events outside of a window."""
+"""Labels of events outside the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row left out by a rule of the mapping; `because` is the rule's label, `rule` its place under `rows:`, from 1.
+    """A row left out by the mapping. `because`: the label; `rule`: the rule's number under `rows:`, from 1.
 
-    `rule` is 0 where no `skip` or `keep` rule left the row out: a blank row, a window, a recurrence without a day to come.
-
-    `row_key` is "" where it is not known; where it is, the ledger knows that the row has not vanished from its source.
-    `is_cancelled`: the source says that the event is off, which matters where it was delivered before.
+    `rule` is 0 for blank rows, windows and recurrences without a future day. `row_key` is "" if unknown; a known key shows that
+    the row has not vanished. `is_cancelled`: the source says that the event is cancelled, which is drift if it was delivered.
     """
 
     location: RowLocation
@@ -181,7 +180,7 @@ class Skipped:
 
 
 class Absorption(StrEnum):
-    """How a row went into another one: as the same thing said again, or as a part of one event."""
+    """How a row was merged into another one: as a duplicate, or as a part of one event."""
 
     DUPLICATE = "duplicate"
     GROUPED = "grouped"
@@ -189,7 +188,7 @@ class Absorption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """A row that gives no event of its own: another row of the same key speaks for it."""
+    """A row without an event of its own: another row with the same key is used, or includes it."""
 
     location: RowLocation
     row_key: RowKey
@@ -200,9 +199,9 @@ class Absorbed:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A row that its source says was deleted; `row_key` is "" where not even that can be read.
+    """A row that its source reports as deleted; `row_key` is "" if it cannot be read.
 
-    `is_stem`: the row stands for several events, whose keys begin with its own; all of them are gone.
+    `is_stem`: the row had several events, whose keys begin with its own; all of them are deleted.
     """
 
     location: RowLocation
@@ -216,7 +215,7 @@ RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone
 
 
 def if_unknown(outcome: RowOutcome) -> RowOutcome:
-    """Return what becomes of a row that was never sent before: one outside the window is left out under its label."""
+    """Return the outcome for a row that was never sent: an event outside the window becomes a skip."""
     if isinstance(outcome, MappedRow) and outcome.outside:
         return Skipped(outcome.location, outcome.outside, outcome.row_key, part=outcome.part)
     return outcome

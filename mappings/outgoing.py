@@ -1,4 +1,4 @@
-"""What the payloads of a feed can be, read from its mapping alone: kinds, values, lengths. For checks against the contract."""
+"""Infers from a mapping alone what a feed's payloads may contain: kinds, values, lengths. Used by the contract check."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What one field of the payload can be. `kind` None: the file does not show it.
+    """The possible values of one payload field. `kind` is None if the mapping does not show it.
 
-    `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
-    `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
+    `is_always`: every payload has the field. `values`: all possible values, None if rows decide. `sample`: a text in its
+    format. `longest`: the maximum number of characters, None if unlimited. `item`: the items of an array.
     """
 
     kind: JsonKind | None = None
@@ -41,13 +41,13 @@ class Outgoing:
 
 
 def one_of(texts: Iterable[str]) -> Outgoing:
-    """Return what is one of these texts."""
+    """Return the description of a value that is one of these texts."""
     values = frozenset(texts)
     return Outgoing("string", values=values, longest=max(map(len, values), default=0))
 
 
 def _after(found: Outgoing, *policies: Policy | None) -> Outgoing:
-    """Add what the author's choices may put in a value's place, or leave out."""
+    """Return a value's description after its policies, which may replace the value or leave it out."""
     for policy in policies:
         if isinstance(policy, UsePolicy):
             texts = one_of((policy.use,) if isinstance(policy.use, str) else policy.use)
@@ -59,7 +59,7 @@ def _after(found: Outgoing, *policies: Policy | None) -> Outgoing:
 
 
 def _either(one: Outgoing, other: Outgoing) -> Outgoing:
-    """Return what is one or the other of these."""
+    """Return the description of a value that matches one of two descriptions."""
     values = None if one.values is None or other.values is None else one.values | other.values
     fields = {name: replace(found, is_always=False) for name, found in {**one.fields, **other.fields}.items()}
     fields |= {name: _either(one.fields[name], other.fields[name]) for name in one.fields.keys() & other.fields.keys()}
@@ -77,7 +77,7 @@ _LEAVE_OUT = frozenset({"equals", "among", "contains"})
 
 
 def _without(found: Outgoing, test: spec.Test) -> Outgoing:
-    """Return what is left of a value where a rule leaves out the rows of which a test holds; `contains` is about a list."""
+    """Return a value's description without the values whose rows a `skip` rule leaves out; `contains` tests a list."""
     kept = found.item if test.contains else found
     if kept is None or kept.values is None:
         return found
@@ -90,7 +90,7 @@ def _without(found: Outgoing, test: spec.Test) -> Outgoing:
 _UNKNOWN = Outgoing()
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _NEEDED = frozenset(REQUIRED_FIELDS)
-"""A row without one of these is rejected before it is sent."""
+"""The required fields: rows without them are rejected before sending."""
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -101,7 +101,7 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
-"""What our own payload model promises of a field."""
+"""The limits of each field in our own payload model."""
 _KINDS: Mapping[Kind, JsonKind] = {
     **dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string"),
     Kind.NUMBER: "number",
@@ -111,12 +111,12 @@ _KINDS: Mapping[Kind, JsonKind] = {
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:
-    """Return what the payloads of a feed can be, as one object."""
+    """Return the description of a feed's payloads, as one object."""
     return _Reading(mapping).object(mapping.event.unfolded()[0], "")
 
 
 class _Reading:
-    """Reads the values of one mapping."""
+    """Derives descriptions from the values of one mapping."""
 
     def __init__(self, mapping: FeedMapping) -> None:
         self._mapping = mapping
@@ -128,7 +128,7 @@ class _Reading:
                         self._left_out[one.value[1:]].append(one)
 
     def object(self, tree: Mapping[str, Any], path: str) -> Outgoing:
-        """Read an object whose dotted names are unfolded."""
+        """Return the description of an object whose dotted names are expanded."""
         fields = {}
         for name, inner in tree.items():
             inside = f"{path}.{name}" if path else name
@@ -136,7 +136,7 @@ class _Reading:
         return Outgoing("object", any(one.is_always for one in fields.values()), fields=fields)
 
     def field(self, value: Value, path: str) -> Outgoing:
-        """Read the value of one field, and add what our payload model promises of it."""
+        """Return the description of one field, combined with the limits of our payload model."""
         found = self.value(value, path)
         if path == "classifications":
             item = replace(found.item or found, kind="string", is_always=True, item=None, fields={})
@@ -189,14 +189,14 @@ class _Reading:
         return _after(found, value.on_empty, value.on_error)
 
     def _reference(self, text: str, path: str) -> Outgoing | None:
-        """Read a named value; None for a text that names none."""
+        """Return the description of a named value; None for a text that is not a reference."""
         if not text.startswith("$") or text.startswith("$$"):
             return None
         named = self._mapping.let.get(text[1:])
         return _UNKNOWN if named is None else reduce(_without, self._left_out[text[1:]], self.value(named, path))
 
     def _steps(self, found: Outgoing, steps: Iterable[Step]) -> Outgoing:
-        """Read what steps make of what they are given; a text step works on each item of a list."""
+        """Return the description of a value after its steps; a text step works on each item of a list."""
         for step in steps:
             before, found = found, self._made(found, step)
             if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
@@ -229,14 +229,14 @@ class _Reading:
 
 
 Severity = Literal["error", "warning"]
+"""error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+    """A difference from the contract: where, what the page says, what we do, what fails as a result, and what to do.
 
-    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
-    whole is meant.
+    `fields`: the payload paths that a refusal may name for it (`offers[].url`); empty if it concerns the whole request.
     """
 
     severity: Severity
@@ -249,7 +249,7 @@ class Drift:
 
     @property
     def statement(self) -> str:
-        """The page's word against ours, in one sentence."""
+        """One sentence with what the page says and what we do."""
         return f"{self.where}: the service's page says: {self.page}; {self.ours}"
 
     def __str__(self) -> str:

@@ -1,12 +1,12 @@
-r"""The regular expressions of mapping files: Python's syntax and meaning, matched by RE2 in linear time.
+r"""Regular expressions of mapping files: Python's syntax and meaning, matched by RE2 in linear time.
 
-RE2 has fewer constructs than Python, and means ASCII where Python means Unicode (`\d`, `\w`, `\s`, `\b`, `(?i)`). So each
-pattern is translated: a set of characters becomes the ranges that `re` finds in all of Unicode. A pattern finds what `re`
-finds; a construct without a translation is a `PatternError`.
+RE2 has fewer constructs than Python, and is limited to ASCII where Python covers Unicode (`\d`, `\w`, `\s`, `\b`, `(?i)`). So
+each pattern is translated: a set of characters becomes the ranges that `re` matches in all of Unicode. Matches are those of
+`re`; a construct without a translation is a `PatternError`.
 
-Two things have no spelling in RE2, and are put into the text that is searched: `$` before a last line break is RE2's end
-of a line, with a stand-in for every other line break; `\b` is RE2's ASCII `\b`, with an underscore before and after each
-letter beyond ASCII. Stand-ins are private characters, U+10F7FE and above. Lone surrogates, which UTF-8 lacks, count as `?`.
+Two constructs cannot be spelt in RE2 and change the searched text instead: for `$` before a last line break, every other line
+break is replaced by a stand-in, so that RE2's end of line fits; for `\b`, each letter beyond ASCII gets an underscore before
+and after it. Stand-ins are private-use characters, U+10F7FE and above. Lone surrogates, which UTF-8 lacks, count as `?`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NOTHING = r"[^\x{0}-\x{10ffff}]"
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used, and what may be written instead."""
+    """A pattern that cannot be used, with a hint for another way to write it."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PatternMatch:
-    """One match: where it begins and ends, and its text and each group's, None for a group that took no part."""
+    """One match: its start and end, its text, and the text of each group (None for a group that did not match)."""
 
     start: int
     end: int
@@ -85,10 +85,10 @@ class PatternMatch:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """A pattern that is ready to search. Build it with `compile_pattern`.
+    """A compiled pattern; create it with `compile_pattern`.
 
-    `prefers_nothing`: its matches may be empty though longer ones begin there, as those of `a*?`. After such a match `re`
-    takes the one it likes second, RE2 gives the longest: neither is meant.
+    `prefers_nothing`: it may match the empty text although a longer match begins there, as `a*?` does. After such a match `re`
+    continues with its second choice and RE2 with the longest match, so the results would differ.
     """
 
     python: re.Pattern[str]
@@ -126,7 +126,7 @@ class CompiledPattern:
             start, end = found.span()
             index = bisect_left(offsets, start)
             was_empty = start == end and start == offsets[index]
-            if start != offsets[index]:  # an edge within a letter's own underscores is none
+            if start != offsets[index]:  # not between a letter and its added underscores
                 continue
             index = bisect_left(offsets, end)
             spans = [found.span(group) for group in range(self.groups + 1)]
@@ -135,10 +135,10 @@ class CompiledPattern:
             yield PatternMatch(bisect_left(offsets, start), index, tuple(texts))
 
     def replacing(self, template: str) -> Callable[[str], str]:
-        r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.
+        r"""Return a function that replaces each match by `template`, in which `\1` and `\g<name>` are groups.
 
         Raises:
-            re.error, IndexError: the template is none for this pattern.
+            re.error, IndexError: the template is not valid for this pattern.
         """
         pieces = _template(self.python, template)
 
@@ -153,7 +153,7 @@ class CompiledPattern:
         return replaced
 
     def _encoded(self, text: str) -> tuple[bytes, Sequence[int]]:
-        """Return the text as it is searched, and the offset at which each of its characters begins; the last is its end."""
+        """Return the encoded text to search, and the byte offset of each character and of the end."""
         if self.has_end and "\n" in text:
             text = text[:-1].replace("\n", _NEWLINE) + text[-1]
         if text.isascii() and not (self.has_edges and "_" in text):
@@ -165,7 +165,7 @@ class CompiledPattern:
         return b"".join(chars), [0, *accumulate(map(len, chars))]
 
     def _not_empty(self, encoded: bytes, offset: int) -> Any:
-        """Return the longest match that begins here, None if it is empty too. RE2 cannot be asked for a shorter one."""
+        """Return the longest match at an offset, None if it is empty. RE2 cannot be asked for a shorter one."""
         longest = _matcher(self.source, is_longest=True).match(encoded, offset)
         if longest is None or longest.end() == offset:
             return None
@@ -188,13 +188,13 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> CompiledPattern:
         with warnings.catch_warnings(action="error", category=FutureWarning):  # "possible nested set": it may change its meaning
             python = re.compile("".join(r"\Z" if token[0] == r"\z" else token[0] for token in tokens))
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
-        hint = r"a sign that stands for itself needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
+        hint = r"a special character that is meant literally needs a backslash before it: \(, \[, \., \+, \?, \*, \|, \$"
         raise PatternError(f"is not a regular expression: {error}", hint) from None
     has_edges = any(token["place"] in (r"\b", r"\B") for token in tokens)
     source = _translated(tokens, "i" if ignore_case else "", has_edges=has_edges)
     has_end = _END in source
     if has_end and (_LINE_END in source or _LINE_START in source):
-        raise PatternError("has the flag m, and a $ that it does not hold for", r"write \z for the end of the text")
+        raise PatternError("has the flag m, and a $ that the flag does not apply to", r"write \z for the end of the text")
     try:
         matcher = _matcher(source, is_longest=False)
     except re2.error:
@@ -212,7 +212,7 @@ def _matcher(source: str, *, is_longest: bool) -> Any:
 
 
 def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:
-    """Return the pattern for RE2. `flags` are those of `ims` that hold at its beginning."""
+    """Return the pattern in RE2's syntax. `flags`: those of `ims` that apply at its beginning."""
     parts, around = [], list[str]()
     for token in tokens:
         part = token[0]
@@ -247,7 +247,7 @@ def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> 
 
 
 def _prefers_nothing(tokens: list[re.Match[str]]) -> bool:
-    """Return whether a repetition that takes as little as possible may take nothing at all, and no end makes it take more."""
+    """Return whether a lazy repetition may match nothing, with nothing after it that makes it match more."""
     if not any(token["times"] and token[0].endswith("?") and token[0] != "?" for token in tokens):
         return False
     has_end = any(token[0] in ("$", r"\z") for token in tokens if token["place"])
@@ -256,7 +256,7 @@ def _prefers_nothing(tokens: list[re.Match[str]]) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _one(written: str, *, ignore_case: bool, has_edges: bool) -> str:
-    """Translate one character, which may be written as an escape: to every character that `re` takes for it."""
+    """Translate one character, possibly an escape, to all characters that `re` matches for it."""
     is_escape = len(written) > 1 and written[1].isascii() and written[1].isalnum()
     char = written.encode().decode("unicode_escape") if is_escape else written[-1]
     if not ignore_case or char.lower() == char.upper() == char:
@@ -275,7 +275,7 @@ def _char(char: str, *, has_edges: bool) -> str:
 
 @lru_cache(maxsize=1_000)
 def _set(written: str, flags: str, *, has_edges: bool) -> str:
-    """Translate a set of characters: to the ranges that `re` finds in all of Unicode, unless it is plain."""
+    """Translate a character set to the ranges that `re` matches in all of Unicode, unless it is plain ASCII."""
     if _PLAIN_SET.fullmatch(written) and not flags and not (has_edges and written[1] == "^"):
         return written
     one = f"(?{flags}:{written})" if flags else f"(?:{written})"
@@ -293,14 +293,16 @@ def _ranges(found: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def _unicode() -> str:
-    """Return all characters, each at the index of its code point; a stand-in's index holds what it stands for."""
+    """Return all characters, each at the index of its code point; a stand-in's index holds the character that it replaces."""
     codes = array("I", range(sys.maxunicode + 1))
     codes[ord(_UNDERSCORE)], codes[ord(_NEWLINE)] = ord("_"), ord("\n")
     return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
 
 
 def _template(python: re.Pattern[str], template: str) -> list[str | int]:
-    """Cut a template into texts and the numbers of groups, as `re` reads it: let it expand a match whose groups are marks."""
+    """Split a replacement template into texts and group numbers, by expanding it with `re` for a match whose groups are
+    markers.
+    """
     marks = [chr(0xF0000 + group) for group in range(python.groups + 1)]
     names = {group: f"?P<{name}>" for name, group in python.groupindex.items()}
     groups = "".join(f"({names.get(group, '')}{mark})" for group, mark in enumerate(marks[1:], start=1))

@@ -1,6 +1,6 @@
-"""YAML text as plain texts, lists and blocks, each of which knows its line and column.
+"""Parses YAML to texts, lists and blocks that know their line and column.
 
-What the keys mean is the models' business; nothing here gives a scalar a type: `no`, `02134` and `1.0` stay text.
+Scalars have no types here: `no`, `02134` and `1.0` stay text; the models convert them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPENERS = ("[", "{", "- ", "? ")
 
 @dataclass(frozen=True, slots=True)
 class IncludedFile:
-    """A file that a feed's file includes, with its text."""
+    """An included file, with its text."""
 
     path: Path
     text: str
@@ -53,7 +53,7 @@ class Scalar(str):
 
 
 class Block(dict[str, Any]):
-    """A YAML mapping. `allowed`: the keys that its model names."""
+    """A YAML mapping. `allowed`: the keys that its model has."""
 
     __slots__ = ("allowed", "position")
 
@@ -63,7 +63,7 @@ class Block(dict[str, Any]):
         self.allowed: tuple[str, ...] = ()
 
     def key_position(self, name: str) -> Position:
-        """Return where a key stands; the block's own position if it has no such key."""
+        """Return the position of a key, or of the block if it has no such key."""
         return next((key.position for key in self if key == name and isinstance(key, Scalar)), self.position)
 
 
@@ -79,12 +79,12 @@ class YamlList(list[Any]):
 
 Node = Scalar | Block | YamlList
 Loc = tuple[int | str, ...]
-"""The way to a part of a document, as keys and indexes."""
+"""The path to a part of a document, as keys and indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingProblem:
-    """A mistake in a mapping file: at a position, or at a part of the document whose position is still to be looked up."""
+    """A mistake in a mapping file, at a position or at a path that is resolved to a position later."""
 
     where: Position | Loc
     message: str
@@ -93,19 +93,19 @@ class MappingProblem:
 
 @dataclass(frozen=True, slots=True)
 class ValuePosition:
-    """Where a value stands: in the file, in the payload; and whether it may be empty there."""
+    """The place of a value: its path in the file, its path in the payload, and whether it may be empty there."""
 
     loc: Loc
     path: str = ""
     may_be_empty: bool = False
 
     def inner(self, *loc: int | str, may_be_empty: bool | None = None) -> ValuePosition:
-        """Return the position of a value inside this one."""
+        """Return the place of a value inside this one."""
         return ValuePosition(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
 
 
 def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None, list[MappingProblem]]:
-    """Return the document, and every problem of its YAML: None where it is no YAML at all, partial where there are problems."""
+    """Parse YAML and return the document with all problems: None if it is not YAML, incomplete if there are problems."""
     try:
         deep = _too_deep(text)
         root = None if deep else yaml.compose(text, Loader=_LOADER)
@@ -114,9 +114,9 @@ def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None,
             mark = error.problem_mark
             position = Position(mark.line + 1, mark.column + 1, file)
             what = f"{error.problem} ({error.context})" if error.context else error.problem
-            what = "a tab stands here, indent with spaces" if text[mark.index : mark.index + 1] == "\t" else what
+            what = "there is a tab here: indent with spaces" if text[mark.index : mark.index + 1] == "\t" else what
         elif isinstance(error, yaml.reader.ReaderError):
-            position, what = position_after(text[: error.position], file), "a control character stands here"
+            position, what = position_after(text[: error.position], file), "there is a control character here"
         else:
             position, what = Position(1, 1, file), str(error)
         return None, [MappingProblem(position, f"this is not YAML: {what}")]
@@ -129,9 +129,9 @@ def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None,
 
 
 def locate(root: object, loc: Sequence[int | str]) -> tuple[Position, Block | None]:
-    """Follow a pydantic error's `loc` as far as the document goes: the position reached, and the block it stands in.
+    """Follow a pydantic error's `loc` as far as possible; return the position reached and the block that contains it.
 
-    Parts that name no key or item (tags of unions, defaults) are passed over.
+    Parts that are not keys or items (tags of unions, defaults) are ignored.
     """
     current, block = root, None
     for part in loc:
@@ -144,7 +144,7 @@ def locate(root: object, loc: Sequence[int | str]) -> tuple[Position, Block | No
 
 
 def walk(node: object, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
-    """Yield every part of a document with the way to it, an outer part before the parts inside it."""
+    """Yield every part of a document with its path, outer parts first."""
     yield loc, node
     for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield from walk(inner, (*loc, key))
@@ -160,13 +160,13 @@ def plain(node: object) -> object:
 
 
 def position_after(before: str, file: IncludedFile | None = None) -> Position:
-    """Return the position of the character that follows this beginning of a file."""
+    """Return the position of the character after this beginning of a file."""
     lines = f"{before}.".splitlines()
     return Position(len(lines), len(lines[-1]), file)
 
 
 def _too_deep(text: str) -> Position | None:
-    """Return where the text first nests deeper than any feed does: composing it would exhaust the machine's stack."""
+    """Return the position where the text nests too deeply, None if nowhere: parsing it would overflow the stack."""
     if all(text.count(opener) <= _MAX_DEPTH for opener in _OPENERS):
         return None
     depth = 0
@@ -179,7 +179,7 @@ def _too_deep(text: str) -> Position | None:
 
 @dataclass(slots=True)
 class _Reading:
-    """Makes positioned texts, lists and blocks of PyYAML's nodes."""
+    """Converts PyYAML's nodes to texts, lists and blocks with positions."""
 
     file: IncludedFile | None
     problems: list[MappingProblem] = field(default_factory=list)
@@ -209,7 +209,7 @@ class _Reading:
                 merged.append(value_node)
             elif key_node.value in block:
                 first = block.key_position(key_node.value).line
-                self.problems.append(MappingProblem(place, f'the key "{key_node.value}" stands twice', f"first in line {first}"))
+                self.problems.append(MappingProblem(place, f'the key "{key_node.value}" occurs twice', f"first in line {first}"))
             else:
                 block[Scalar.at(place, key_node.value)] = self.node(value_node, depth + 1)
         for value_node in merged:

@@ -1,4 +1,4 @@
-"""Why a value or a row cannot be used: a closed set of codes, each with its sentence for the partner's editor."""
+"""Reasons why a value or row is refused: a closed set of codes, each with a sentence for the partner's editor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LONGEST_SHOWN = 500
 
 
 class ReasonCode(StrEnum):
-    """Why a row could not be used. Closed: every code has one sentence for the partner's editor in `REASON_TEXTS`."""
+    """The code of a reason. Closed: every code has a sentence for the partner's editor in `REASON_TEXTS`."""
 
     sentence: str
 
     def __new__(cls, code: str, sentence: str = "") -> Self:
-        """Make a member that is equal to its code."""
+        """Create a member that equals its code."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.sentence = sentence
@@ -39,11 +39,11 @@ class ReasonCode(StrEnum):
     NOT_ACCEPTED = "not_accepted", "This value is not one that the service accepts."
     TOO_LONG = "too_long", "This text is longer than agreed."
     BAD_TEXT = "bad_text", "This text cannot be used as it is."
-    REPAIRED = "repaired", "This text was damaged by a wrong encoding and has been mended: please look at it."
+    REPAIRED = "repaired", "A wrong encoding damaged this text; it was repaired. Please check it."
     BAD_KEY = "bad_key", "The row's identifier cannot be used as it is."
-    DUPLICATE_KEY = "duplicate_key", "Another row of the same file has the same identifier and says something else."
-    NO_DAY = "no_day", "The row is to happen again and again, and no day comes of it."
-    TOO_MANY = "too_many", "The row stands for more events than agreed."
+    DUPLICATE_KEY = "duplicate_key", "Another row of the same file has the same identifier and different content."
+    NO_DAY = "no_day", "The row is a recurring event without a single day."
+    TOO_MANY = "too_many", "The row makes more events than agreed."
     UNEVEN = "uneven", "The lists of this row belong together and differ in length."
     TWIN = "twin", "An event with the same channel, title, start and place is already known under another identifier."
     RAGGED = "ragged", "The row does not have as many cells as the header has columns."
@@ -53,7 +53,7 @@ class ReasonCode(StrEnum):
 
 
 class Detail(StrEnum):
-    """Which sentence the partner's editor reads about a refused value, where its code alone says too little."""
+    """The sentence to show for a refused value if its code alone is too general."""
 
     UNUSABLE = "unusable"
     NO_DATE = "no_date"
@@ -74,19 +74,19 @@ class Detail(StrEnum):
 
 
 Particular = str | int | tuple[str, ...]
-"""What a sentence for the partner's editor names: a word, an ISO date, a number, or several words."""
+"""A value in a sentence for the partner's editor: a word, an ISO date, a number, or several words."""
 REASON_TEXTS: Mapping[ReasonCode, str] = {code: code.sentence for code in ReasonCode}
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One problem of one row, for the person who can mend it.
+    """One problem of one row, for the person who can correct it.
 
-    `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
-    source's own column name, "" where there is none; `found` the cell as it stands in the source; `step` the step that refused
-    it, "" if none did; `hint` what would be accepted, with the nearest known value where one is near, for the mapping's author.
-    `detail` and `particulars` choose and fill the sentence for the partner's editor. `value`: what of the cell was refused, if
-    that is a part of it or what steps made of it, else "".
+    `field`: the path in the event (`startAt`, `offers[0].url`), "" for the whole row. `column`: the source's own column name,
+    "" if there is none. `found`: the cell as it is in the source. `step`: the step that refused it, "" if none did. `hint`:
+    what to do, for the mapping's author, with the nearest known value if one is near. `detail`, `particulars`: choose and fill
+    the sentence for the partner's editor. `value`: the refused part of the cell, or what steps made of it, if it differs from
+    the cell, else "".
     """
 
     code: ReasonCode
@@ -100,7 +100,7 @@ class Reason:
     value: str = ""
 
     def in_cells(self, cells: Mapping[str, str]) -> Reason:
-        """Return the same with the cell as it stands in a row of these cells."""
+        """Return the reason with the cell as it is in the row, before any steps."""
         cell = cells.get(self.column, "")
         found = _showable(cell)
         if found == self.found or not found.strip():
@@ -110,7 +110,7 @@ class Reason:
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an error of ours
-    """Why a value could not be had; `column`, `found` and `step` are filled in where they are known."""
+    """Raised for an unusable value; `column`, `found` and `step` are filled in once they are known."""
 
     def __init__(  # noqa: PLR0913 - the parts of a reason
         self,
@@ -132,34 +132,34 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
         self.detail = detail
         self.particulars = particulars or {}
         self.is_final = False
-        """Whether the author chose to reject the row for it, so that no other choice around the value matters."""
+        """Whether the author chose to reject the row, so that no outer policy applies."""
 
     @property
     def is_empty(self) -> bool:
-        """True where there was nothing to use, rather than something unusable."""
+        """Whether the value is missing, rather than unusable."""
         return self.code is ReasonCode.REQUIRED
 
     def about(self, column: str, found: str, step: str) -> Refusal:
-        """Fill in what the raiser could not know; what it did know stays."""
+        """Return the refusal with the place filled in, where the raiser left it open."""
         places = {"column": self.column or column, "found": self.found or found, "step": self.step or step}
         filled = Refusal(self.code, self.hint, detail=self.detail, particulars=self.particulars, **places)
         filled.is_final = self.is_final
         return filled
 
     def as_final(self) -> Refusal:
-        """Return the same refusal, which no other choice around the value may set aside."""
+        """Return the refusal as final: no outer policy may replace it."""
         final = self.about("", "", "")
         final.is_final = True
         return final
 
     def reason(self, field: str) -> Reason:
-        """The reason shown to people, for the event's `field`."""
+        """Return the reason for a field of the event."""
         particulars = {name: _showable(one) if isinstance(one, str) else one for name, one in self.particulars.items()}
         return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step, self.detail, particulars)
 
 
 class Repair(Refusal):
-    """A value that is used all the same, while its row is counted and shown: it was not as its source meant it."""
+    """A damaged value that was repaired and is used; its row is counted and shown."""
 
     def __init__(self, value: Any, hint: str) -> None:
         super().__init__(ReasonCode.REPAIRED, hint)
@@ -167,14 +167,14 @@ class Repair(Refusal):
 
 
 def _showable(found: str) -> str:
-    """A raw value as it can be kept and shown: Unicode, and not a whole page."""
+    """Return a raw value shortened for storage and display, with valid Unicode only."""
     if not found.isascii():
         found = found.encode("utf-8", "replace").decode()
     return found if len(found) <= _LONGEST_SHOWN else found[:_LONGEST_SHOWN] + "…"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that looks most like `word`, or "" if none is near.
+    """Return the known word most similar to `word`, "" if none is similar.
 
     Whole words are compared first; only then does a known word count that contains it (`Lisbon`, `Europe/Lisbon`).
     """

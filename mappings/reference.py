@@ -1,4 +1,4 @@
-"""The reference of the mapping language, generated from the code: what each word promises, its parameters, its examples."""
+"""Generates the reference page of the mapping language from the code: each word, its parameters and examples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`brakes`, inside `publish`": Brakes,
     "`examples`": Example,
 }
-"""The blocks of a file that are no values, by their headings."""
+"""The blocks of a file that are not values, by their headings."""
 _SHARED_BY_SOURCES: Mapping[type[AnySource], str] = {
     AnySource: "every kind",
     FileSource: "files",
@@ -45,25 +45,25 @@ _OF_VALUES = frozenset({"on_empty", "on_error"})
 _OF_STEPS = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 _OPENING = """# The mapping language
 
-One YAML file is one feed. This page is written from the code (`eventsync vocabulary`); a test keeps the two alike.
+One YAML file is one feed. This page is generated from the code (`eventsync vocabulary`).
 
 A **value** is a constant text, a named value (`$name`, defined under `let`), a list, an object, or a block that says where it
-comes from. A **step** stands in a value's `do`: its bare name, or a block whose first key names it and whose other keys
+comes from. A **step** is an entry of a value's `do`: its bare name, or a block whose first key names it and whose other keys
 are its parameters. A text step that meets a list works on each item. `{use: NAME}` stands for the steps of that name under
 `steps`.
 
-What becomes of a value that is empty, refused by a step or missing from a lookup is said by `on_empty` (of a value), `on_error`
-(of a value or a step) and `on_miss` (of a lookup): `reject` (the default), `omit`, `warn` (left out, counted and shown),
+`on_empty` (of a value), `on_error` (of a value or a step) and `on_miss` (of a lookup) set what happens to a value that is
+empty, refused by a step or missing from the lookup: `reject` (the default), `omit`, `warn` (left out, counted and shown),
 `draft` (left out, and the event is sent as a draft), or `{use: X}` (X stands in; `warn: true` and `draft: true` may be
 added); `on_miss: keep` lets a value stay as it is.
 
 In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
 """
 _SHARED = _OPENING.split("\n\n")[2:]
-"""What every value shares, which stands once, at the beginning of the page."""
+"""The paragraphs about all values, printed once at the beginning of the page."""
 _OF_RULES = (
     "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
-    " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
+    " `group` and `duplicates` look at all rows that are not skipped; `window` comes last and looks at the event's times."
 )
 _OF_EVENTS = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
 _CODE = re.compile(r"`([^`]+)`")
@@ -71,7 +71,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of the reference: its columns, and rows of equally many texts in Markdown."""
+    """A table of the reference page: its columns, and rows of Markdown texts."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -83,7 +83,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class VocabularySection:
-    """One section of the reference: the chapter and heading under which it stands, what it says, and its tables."""
+    """One section of the reference page: chapter, heading, text and tables."""
 
     chapter: str
     heading: str
@@ -93,7 +93,7 @@ class VocabularySection:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that the section is about."""
+        """The words of the language that the section explains."""
         return tuple(_CODE.findall(self.heading))
 
     def __str__(self) -> str:
@@ -103,17 +103,17 @@ class VocabularySection:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The reference, by its words."""
+    """The reference page as sections that can be searched by word."""
 
     sections: tuple[VocabularySection, ...]
 
     @property
     def text(self) -> str:
-        """The whole page, in Markdown."""
+        """The whole page in Markdown."""
         return f"{_OPENING}\n{''.join(map(str, self.sections)).rstrip()}\n"
 
     def about(self, word: str) -> tuple[VocabularySection, ...]:
-        """Return the sections about a word; else those whose tables have a key called so, with that row alone."""
+        """Return the sections about a word; otherwise those with a key of that name, reduced to its row."""
         about = [section for section in self.sections if word in section.words]
         for section in self.sections if not about else ():
             rows = [row for table in section.tables for row in table.rows if row[0] == f"`{word}`"]
@@ -124,14 +124,14 @@ class Vocabulary:
         return tuple(about)
 
     def near(self, word: str) -> str:
-        """Return `did you mean "x"?` for a word that the language does not have, or ""."""
+        """Return `did you mean "x"?` for an unknown word, "" if no word is similar."""
         keys = [row[0] for section in self.sections for table in section.tables for row in table.rows]
         named = [word for section in self.sections for word in section.words]
         return did_you_mean(word, [*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *_CODE.findall(_OPENING)])
 
 
 def read_vocabulary() -> Vocabulary:
-    """Return the reference."""
+    """Generate the reference from the models and steps."""
     return Vocabulary((*_file(), *_values(), *_rules(), *_steps(), *_event_and_reasons()))
 
 
@@ -191,7 +191,7 @@ def _event_and_reasons() -> Iterator[VocabularySection]:
 def _with_block(
     chapter: str, word: str, model: type[Strict], left_out: frozenset[str] = frozenset()
 ) -> Iterator[VocabularySection]:
-    """Yield the section of a word, and that of the block of keys that it takes, if it takes one."""
+    """Yield the section of a word, and a section for its block of keys, if it has one."""
     yield _section(chapter, f"`{word}`", model, left_out)
     block = _fields(model)[word].annotation
     if isinstance(block, type) and issubclass(block, Strict):
@@ -203,7 +203,7 @@ def _section(chapter: str, heading: str, model: type[Strict], left_out: Iterable
 
 
 def _tables(model: type[Strict], left_out: Iterable[str] = ()) -> tuple[Grid, ...]:
-    """Return the table of a model's keys; none where it has none to show."""
+    """Return the table of a model's keys, if it has documented ones."""
     rows: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         meaning = field_descriptions(model).get(name) or _one_line(field.description)

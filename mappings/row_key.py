@@ -18,19 +18,19 @@ RowKey = NewType("RowKey", str)
 Fingerprint = NewType("Fingerprint", str)
 IdempotencyKey = NewType("IdempotencyKey", str)
 NO_KEY = RowKey("")
-"""Stands for the key of a row that has none that can be used."""
+"""The key of a row without a usable key."""
 
 _SEPARATOR = "|"
 _SEPARATORS = re.compile(r"\\.|(\|)", re.DOTALL)
-"""Finds what stands escaped, and, as a group, what separates."""
+"""Matches an escaped character, or a separator as its group."""
 _ESCAPES = str.maketrans({"\\": "\\\\", _SEPARATOR: "\\" + _SEPARATOR})
 
 
 def row_key(parts: Sequence[str]) -> RowKey:
-    r"""Join the values of a feed's key columns into one name for the row, for life.
+    r"""Join the values of a feed's key columns to the row's permanent key.
 
-    Each part is NFC-normalised and trimmed of Unicode white space; `|` joins the parts, and a `|` or `\\` inside a part
-    is escaped, so that different parts never give the same key.
+    Each part is NFC-normalised and trimmed of Unicode white space. `|` joins the parts, and a `|` or `\\` inside a part is
+    escaped, so that different parts never give the same key.
     """
     return RowKey(_SEPARATOR.join([_escaped(unicodedata.normalize("NFC", part).strip()) for part in parts]))
 
@@ -40,12 +40,12 @@ def _escaped(part: str) -> str:
 
 
 def event_key(stem: RowKey, part: str) -> RowKey:
-    """Return the key of one event of a row that stands for several: the row's key, and what distinguishes the event."""
+    """Return the key of one event of a split row: the row's key, and what distinguishes the event."""
     return RowKey(f"{stem}{_SEPARATOR}{row_key((part,))}")
 
 
 def names_of(key: RowKey, row_parts: int) -> Iterator[RowKey]:
-    """Yield the keys that mean an event: its row's own, of `row_parts` parts, what that was unfolded to, the event's own."""
+    """Yield the keys by which a person may name an event: the row's key of `row_parts` parts, each longer key, and its own."""
     ends = (found.start() for found in _SEPARATORS.finditer(key) if found[1])
     for parts, end in enumerate(ends, start=1):
         if parts >= row_parts:
@@ -54,10 +54,10 @@ def names_of(key: RowKey, row_parts: int) -> Iterator[RowKey]:
 
 
 def idempotency_key(namespace: str, feed: FeedName, key: RowKey, *, action: str = "create", revision: int = 0) -> IdempotencyKey:
-    """Return the header value for one intent: `es1-` and 32 hexadecimal digits (128 bits of BLAKE2b).
+    """Return the Idempotency-Key header for one intent: `es1-` and 32 hexadecimal digits (128 bits of BLAKE2b).
 
-    The spec leaves the length limit open (Limits: "not shown"), hence short ASCII. Every part is prefixed with its
-    length, so that no two different tuples share an input.
+    The spec leaves the length limit open (Limits: "not shown"), hence short ASCII. Every part is prefixed with its length, so
+    that no two different tuples share an input.
     """
     digest = _begun(namespace, feed).copy()
     digest.update(_length_prefixed(key) + _ended(action, revision))
@@ -65,17 +65,17 @@ def idempotency_key(namespace: str, feed: FeedName, key: RowKey, *, action: str 
 
 
 def fingerprint(body: bytes, cover_url: str = "") -> Fingerprint:
-    """Digest a mapped payload (canonical JSON) and the address of its cover image: 32 hexadecimal digits."""
+    """Return the fingerprint of a payload (canonical JSON) and the address of its cover image: 32 hexadecimal digits."""
     digest = _UNKEYED.copy()
     digest.update(body + b"\x00" + cover_url.encode())
     return Fingerprint(digest.hexdigest())
 
 
 def row_digester(mapping_digest: bytes) -> Callable[[Sequence[str]], bytes]:
-    """Return what digests the raw cells that a mapping uses, with the mapping's own digest: 16 bytes.
+    """Return a function that digests the cells that a mapping uses, together with the mapping's own digest, to 16 bytes.
 
-    Equal digests mean that the row cannot have changed; unequal ones mean nothing. Cells are joined by NUL, which is no text in
-    a source; where one has it all the same, their lengths are digested too, so that no two different rows share an input.
+    Equal digests prove that the row is unchanged; unequal ones prove nothing. Cells are joined by NUL. Sources have no NUL in
+    texts; if one does, lengths are added, so that no two different rows share an input.
     """
     begun = hashlib.blake2b(mapping_digest, digest_size=16)
 
@@ -91,12 +91,12 @@ def row_digester(mapping_digest: bytes) -> Callable[[Sequence[str]], bytes]:
 
 
 def row_digest(mapping_digest: bytes, cells: Sequence[str]) -> bytes:
-    """Digest the cells of one row as `row_digester` does."""
+    """Return the digest of one row's cells, as `row_digester` does."""
     return row_digester(mapping_digest)(cells)
 
 
 def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
-    """Digest what makes two events look like copies of each other: 16 bytes."""
+    """Return a 16-byte digest of the fields by which two events count as duplicates."""
     parts = [part.encode("utf-8", "surrogatepass") for part in (str(channel_id), title.casefold(), start_at, place.casefold())]
     digest = _UNKEYED.copy()
     digest.update(b"".join([len(part).to_bytes(8, "big") + part for part in parts]))
@@ -109,7 +109,7 @@ _UNKEYED = hashlib.blake2b(digest_size=16)
 
 @lru_cache(maxsize=64)
 def _begun(namespace: str, feed: FeedName) -> hashlib.blake2b:
-    """What all keys of a feed begin with."""
+    """Return the hash state that all keys of a feed start from."""
     digest = _UNKEYED.copy()
     digest.update(_length_prefixed(namespace) + _length_prefixed(feed))
     return digest

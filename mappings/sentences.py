@@ -1,7 +1,7 @@
-"""What the editor of a partner's file reads: one sentence for each problem, in the language of the feed (GNU gettext).
+"""Sentences for the partner's editor: one for each problem, in the language of the feed (GNU gettext).
 
-A catalogue is a `.po` file beside this module, read as it is: no build step, neither here nor in a wheel. Its msgids are the
-English sentences. Numbers and dates have the form of the language (Unicode CLDR, babel).
+Catalogues are `.po` files in `translations`, read without a build step; their msgids are the English sentences. Numbers and
+dates are formatted by the Unicode CLDR (babel).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MONDAY = date(2024, 1, 1)
 
 
 class Sentence(NamedTuple):
-    """What is wrong with a cell, and what its editor can do about it."""
+    """The problem of a cell, and what its editor can do about it."""
 
     problem: str
     advice: str = ""
@@ -65,7 +65,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
         "{wall:moment} does not exist: the clocks go forward then.", "Enter {earlier} or {later}, whichever is meant."
     ),
     ReasonCode.AMBIGUOUS_TIME: Sentence(
-        "{wall:moment} comes twice: the clocks go back then.", "Enter another time, or tell us which of the two is meant."
+        "{wall:moment} occurs twice: the clocks go back then.", "Enter another time, or tell us which of the two is meant."
     ),
     ReasonCode.NOT_A_ZONE: Sentence('"{found}" is not a time zone.', "Enter one like Europe/Lisbon."),
     ReasonCode.END_BEFORE_START: Sentence(
@@ -75,7 +75,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.NOT_A_URL: Sentence('"{found}" is not a web address.', "Enter one like https://example.org/tickets."),
     Detail.NOT_OUR_HOST: Sentence("{found} is not an address at {hosts:or}.", "Enter another address."),
     ReasonCode.NOT_IN_LOOKUP: Sentence(_UNKNOWN, "Enter another word, or tell us what it means."),
-    Detail.NEAR_LOOKUP: Sentence(_UNKNOWN, 'Is "{near}" meant? If not, tell us what it means.'),
+    Detail.NEAR_LOOKUP: Sentence(_UNKNOWN, 'Did you mean "{near}"? If not, tell us what the word means.'),
     Detail.SOME_OF_LOOKUP: Sentence(_UNKNOWN, "We know {known:and}, for example. Enter another word, or tell us what it means."),
     ReasonCode.NOT_ACCEPTED: Sentence(
         '"{found}" is not accepted by the service that publishes the events.',
@@ -92,12 +92,12 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ),
     ReasonCode.BAD_KEY: Sentence('"{found}" cannot be the identifier of a row.', "Enter it in full, as a text."),
     ReasonCode.DUPLICATE_KEY: Sentence(
-        'Another row has the same identifier, "{found}", and says something else.', "Give each row an identifier of its own."
+        'Another row has the same identifier, "{found}", and different content.', "Give each row an identifier of its own."
     ),
-    ReasonCode.NO_DAY: Sentence("No day comes of this row.", "Correct its first day, its last day or its days of the week."),
-    ReasonCode.TOO_MANY: Sentence(
-        "This row stands for too many events ({most:number} are possible).", "Split it into several rows."
+    ReasonCode.NO_DAY: Sentence(
+        "This row has no day on which the event takes place.", "Correct its first day, its last day or its days of the week."
     ),
+    ReasonCode.TOO_MANY: Sentence("This row makes too many events ({most:number} are possible).", "Split it into several rows."),
     ReasonCode.UNEVEN: Sentence(
         "The lists in this row belong together and differ in length.", "Give each of them the same number of entries."
     ),
@@ -139,18 +139,18 @@ FIELDS: Mapping[str, str] = {
     "offers.name": "offer",
     "offers.url": "address of an offer",
 }
-"""What people call the fields of the payload."""
+"""The names of payload fields for people."""
 
 
 class _Format(Formatter):
-    """Fills a sentence; `{day:date}` and its like are written as the language does."""
+    """Fills in a sentence; formats such as `{day:date}` follow the language."""
 
     def __init__(self, locale: Locale, written: Callable[[object], str]) -> None:
         self._locale = locale
         self._written = written
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return one part of a sentence, as `written` makes it fit for the page or file."""
+        """Return one formatted value of a sentence, escaped by `written`."""
         return self._written(self._in_words(value, format_spec) if format_spec else value)
 
     def _in_words(self, value: Any, form: str) -> str:
@@ -174,7 +174,7 @@ class _Format(Formatter):
 
 
 class Words:
-    """The sentences of one language. `written` makes what is filled in, and for a page the sentence itself, fit for its place."""
+    """The sentences of one language. `written` escapes filled-in values (and sentences, for a page), for example for HTML."""
 
     def __init__(self, language: Language = "en", written: Callable[[object], str] = str) -> None:
         self.language: Language = language
@@ -182,16 +182,18 @@ class Words:
         self._format = _Format(Locale.parse(_LOCALES[language]), written)
 
     def say(self, sentence: str, /, **values: object) -> str:
-        """Return a sentence in the language, with its values filled in."""
+        """Return a sentence translated, with its values filled in."""
         translated = self._catalogue.gettext(sentence) if sentence else ""
         return self._format.vformat(translated, (), values)
 
     def count(self, one: str, several: str, number: int, /, **values: object) -> str:
-        """Return a sentence about a `number` of things."""
+        """Return a translated sentence in singular or plural, by `number`."""
         return self._format.vformat(self._catalogue.ngettext(one, several, number), (), {**values, "number": number})
 
     def field(self, path: str) -> str:
-        """Return a field of the payload in words, `startAt` as `start`; one without words of ours as the service calls it."""
+        """Return the name of a payload field for people, `startAt` as `start`; a field without a name here stays as the service
+        spells it.
+        """
         plain = re.sub(r"\[\d+\]", "", path)
         first, dot, rest = plain.partition(".")
         whole = FIELDS.get(plain)
@@ -200,21 +202,21 @@ class Words:
         return f"{self.field(first)}, {rest.replace('.', ', ')}"
 
     def place(self, reason: Reason) -> str:
-        """Return the column of a reason, or else the field of the event, "" where it is about the row as a whole."""
+        """Return the column of a reason, else its field, "" if it concerns the whole row."""
         return reason.column or self.field(reason.field)
 
     def problem(self, reason: Reason) -> str:
-        """Return what is wrong with a cell."""
+        """Return the problem of a cell as a sentence."""
         if reason.code is ReasonCode.REQUIRED and not (reason.column or reason.found):
             return self.say(MISSING, field=self.field(reason.field))
         return self._filled(_sentence(reason).problem, reason) or self.say(REASON_TEXTS[reason.code])
 
     def advice(self, reason: Reason) -> str:
-        """Return what the editor can do about it, "" where there is nothing to say."""
+        """Return the sentence with what the editor can do, "" if there is none."""
         return self._filled(_sentence(reason).advice, reason)
 
     def _filled(self, sentence: str, reason: Reason) -> str:
-        """Return a sentence about a reason, "" where an earlier version did not keep what it names."""
+        """Fill a sentence from a reason; return "" if the reason lacks a value, as those of earlier versions may."""
         values: dict[str, object] = {"found": reason.value or reason.found, **reason.particulars}
         names = {name for _, name, _, _ in Formatter().parse(sentence) if name}
         return self.say(sentence, **values) if all(values.get(name) not in {None, "", ()} for name in names) else ""

@@ -1,6 +1,6 @@
-"""What all models of a mapping file share: their closed base, unions, policies, lookup files, and scalars parsed from text.
+"""Parts that all models of a mapping file share: the closed base model, unions, policies, lookup files, and typed scalars.
 
-Every scalar of a file arrives as text; these types turn it into what it says, or say what would be accepted.
+Every scalar of a file arrives as text; these types convert it, or explain what to write instead.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _DURATION = re.compile("".join(rf"(?:(?P<{unit}>\d+){unit[0]})?" for unit in ("w
 
 
 def mistake(message: str, hint: str = "") -> PydanticCustomError:
-    """An error for a file's author, with a hint of its own; what is no Unicode text in it (a lone surrogate) becomes `?`."""
+    """Return a pydantic error for a mistake of the file's author; lone surrogates in its texts become `?`."""
     shown, help_ = (text.encode("utf-8", "replace").decode() for text in (message, hint))
     return PydanticCustomError("mistake", "{message}", {"message": shown, "hint": help_})
 
 
 def matching(pattern: str, what: str, hint: str) -> AfterValidator:
-    """Refuse a text that does not match the whole pattern: it is no such thing."""
+    """Return a validator that refuses a text which does not match the whole pattern: '"text" is not `what`', with the hint."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -56,7 +56,7 @@ def matching(pattern: str, what: str, hint: str) -> AfterValidator:
 
 
 def written(number: float) -> str:
-    """Write a number out for people: three digits that count, thousands apart, never an exponent."""
+    """Format a number for people: three significant digits, thousands separated, no exponent."""
     if not math.isfinite(number):
         return "unknown"
     text = f"{number:,.0f}" if abs(number) >= 100 else f"{number or 0:.3g}"
@@ -64,7 +64,7 @@ def written(number: float) -> str:
 
 
 def written_rate(per_s: float) -> str:
-    """Write a rate out by the second, the minute or the hour, whichever says it in a number of one or more."""
+    """Format a rate per second, minute or hour, in the first unit with a number of at least one."""
     for length_s, unit in ((1, "s"), (60, "min")):
         if per_s * length_s >= 1:
             return f"{written(per_s * length_s)}/{unit}"
@@ -72,7 +72,7 @@ def written_rate(per_s: float) -> str:
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read `90d`, `15m`, `1h30m`, `45s`, `2w`; a leading `-` turns it round."""
+    """Parse `90d`, `15m`, `1h30m`, `45s`, `2w`; a leading `-` makes it negative."""
     if isinstance(value, timedelta):
         return value
     text = str(value).strip().replace(" ", "")
@@ -88,7 +88,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def parse_share(value: object) -> float | None:
-    """Read `5%` or `0.05` as 0.05, `off` as None."""
+    """Parse `5%` or `0.05` to 0.05, `off` to None."""
     if value is None or isinstance(value, float):
         return value
     text = str(value).strip()
@@ -99,14 +99,14 @@ def parse_share(value: object) -> float | None:
     except ValueError:
         share = -1.0
     if share > 1 and not text.endswith("%"):
-        raise mistake(f'"{value}" is more than the whole', f'write "{text}%" if that is meant')
+        raise mistake(f'"{value}" is more than 100%', f'write "{text}%" if that is meant')
     if not 0 <= share <= 100:
         raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"')
     return share
 
 
 def parse_pattern(text: str) -> str:
-    """Check a regular expression; it is compiled once, with the mapping."""
+    """Check a regular expression, and return it."""
     try:
         compile_pattern(text)
     except PatternError as error:
@@ -115,21 +115,21 @@ def parse_pattern(text: str) -> str:
 
 
 def parse_zone(name: str) -> str:
-    """Check an IANA zone name; bare offsets and abbreviations are not zones."""
+    """Check an IANA zone name, and return it; bare offsets and abbreviations are refused."""
     if find_zone(name) is None:
         raise mistake(f'"{name}" is not a time zone', did_you_mean(name, zone_names()) or 'write it like "Europe/Lisbon"')
     return name
 
 
 class OneOrMany:
-    """Beside a tuple's type: one item may be written without the list around it."""
+    """Annotation of a tuple type: a single item may be written without a list."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Put a single item into a list before it is looked at."""
+        """Wrap a single item in a list before validation."""
         return core_schema.no_info_before_validator_function(_one_or_many, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
-        """Offer editors both spellings."""
+        """Return a JSON Schema that allows both forms."""
         many = handler(schema)
         return {"anyOf": [many.get("items", {}), many]}
 
@@ -150,7 +150,7 @@ def _switched_on(value: object) -> bool:
 
 ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
-"""A text, however an editor's YAML may type it."""
+"""A text, whatever type an editor's YAML gives to it."""
 Texts = Annotated[
     tuple[Text, ...], OneOrMany(), WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]})
 ]
@@ -173,14 +173,14 @@ Switch = Annotated[
 
 
 class Strict(BaseModel):
-    """Frozen, and closed: a key that the model does not name is an error."""
+    """The base model: frozen, and closed, so that an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
     def _tell_block(cls, value: object) -> object:
-        """Leave the names this model knows on a block of a file, for "did you mean"."""
+        """Store the model's key names on the block, for "did you mean"."""
         if isinstance(value, Block):
             value.allowed = tuple(known.alias or name for name, known in cls.model_fields.items())
         return value
@@ -191,11 +191,11 @@ class Strict(BaseModel):
         return self
 
     def check(self) -> None:
-        """Refuse values that do not go together."""
+        """Raise a mistake for values that cannot be combined."""
 
 
 def union_members(union: Any) -> dict[str, Any]:
-    """Return the members of a tagged union by what follows the colon of their tags, in their order."""
+    """Return the models of a tagged union in order, by the part of their tags after the colon."""
     members = ((get_args(member)[0], tag) for member in get_args(get_args(union)[0]) for tag in get_args(member)[1:])
     return {tag.tag.partition(":")[2]: model for model, tag in members if isinstance(tag, Tag)}
 
@@ -204,7 +204,7 @@ Word = Literal["reject", "omit", "warn", "draft"]
 
 
 class UsePolicy(Strict):
-    """Put a fixed value in its place; `warn` also counts and shows the row, `draft` also sends it for review."""
+    """Replace the value by a fixed one; `warn` also counts and shows the row, `draft` also sends it as a draft for review."""
 
     use: Text | tuple[Text, ...] = Field(description="The text, or list of texts, to use instead.")
     warn: bool = Field(default=False, description="Count and show the rows where this happens.")
@@ -231,26 +231,28 @@ MissPolicy = Annotated[
     Discriminator(_tag_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
-"""The same, or keep: a value that a list does not know stays as it is."""
+"""The same, or keep: a value that is not in the list is left unchanged."""
 
 
 @dataclass(slots=True)
 class FileContext:
-    """`names`: the keys of `let`. `open_table` returns a lookup file by its name in the feed, or raises TableError."""
+    """Validation context of a file. `names`: the names that values may use. `open_table` returns a lookup file, or raises
+    TableError.
+    """
 
     names: frozenset[str]
     open_table: Callable[[str], Table]
     tables: dict[str, Table] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
-        """Return a lookup file, read once."""
+        """Return a lookup file; each is read once."""
         if name not in self.tables:
             self.tables[name] = self.open_table(name)
         return self.tables[name]
 
 
 def table_of(name: str, info: ValidationInfo) -> Table | None:
-    """Return the lookup file that a model names, or None where no file is being loaded."""
+    """Return the lookup file that a model names, None outside the loading of a file."""
     if not isinstance(info.context, FileContext):
         return None
     try:
@@ -275,6 +277,6 @@ def _check_reference(text: str, info: ValidationInfo) -> str:
 
 
 TableFile = Annotated[Text, AfterValidator(_check_table)]
-"""The name of a lookup file: beside the feed file, or in the folder `lookups` next to the feed's folder."""
+"""The name of a lookup file: beside the feed file, or in the folder `lookups` next to the feeds' folder."""
 Referring = Annotated[Text, AfterValidator(_check_reference)]
-"""A text that means the named value `name` if it reads `$name`; `$$` at its beginning is a plain `$`."""
+"""A text, or a reference to a named value, `$name`; `$$` at the beginning stands for a plain `$`."""

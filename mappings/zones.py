@@ -1,6 +1,6 @@
-"""Time zones, from the IANA database of the package tzdata, and 24:00, the time at which a day ends.
+"""IANA time zones from the package tzdata, and 24:00 as the end of a day.
 
-Nothing here reads the machine's own zone.
+The machine's own zone database is never used.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _DATABASE = resources.files("tzdata")
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    """Return the names of all zones, old ones included."""
+    """Return the names of all zones, including old ones."""
     return frozenset(zone_table("zones"))
 
 
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the IANA zone of that exact name, or None. Nothing of the machine's own database is read."""
+    """Return the IANA zone with exactly this name, None if there is none. The machine's own database is not used."""
     if name not in zone_names():
         return None
     with _DATABASE.joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
@@ -36,12 +36,12 @@ def zone_table(name: str) -> list[str]:
 
 
 class EndOfDay:
-    """24:00, the midnight at which a day ends, where a time of day is expected: later than every time of that day."""
+    """24:00, the midnight that ends a day: later than every time of that day."""
 
     __slots__ = ()
 
     def isoformat(self, timespec: str = "auto") -> str:
-        """Write 24:00:00, as ISO 8601 does."""
+        """Return 24:00:00, as ISO 8601 writes it."""
         return "24:00" if timespec == "minutes" else "24:00:00"
 
     __str__ = isoformat
@@ -54,5 +54,5 @@ class EndOfDay:
 
 
 DAY_END = EndOfDay()
-"""The only one of its kind."""
+"""The only instance."""
 TimeOfDay = time | EndOfDay

@@ -1,1 +1,1 @@
-"""What was sent to the service so far, in SQLite or PostgreSQL. The only package that knows SQL."""
+"""The state DB: what was sent to the service so far, in SQLite or PostgreSQL. The only package that uses SQL."""

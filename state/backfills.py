@@ -1,6 +1,6 @@
-"""Backfills: windows of a feed's past that a person asked for, and how far each of their slices has come.
+"""Backfills: requested windows of a feed's past, and the progress of each of their slices.
 
-Progress only: that each row is sent once is ensured by the ledger.
+This is progress only; the ledger ensures that each row is sent once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from state.tables import BACKFILL, BACKFILL_SLICE
 
 
 class BackfillState(StrEnum):
-    """`open`: slices are left; `done`: none is; `cancelled`: a person wants no more of it."""
+    """`open`: slices are left; `done`: no slice is left; `cancelled`: a person cancelled the backfill."""
 
     OPEN = "open"
     DONE = "done"
@@ -27,7 +27,7 @@ class BackfillState(StrEnum):
 
 
 class SliceState(StrEnum):
-    """`left`: not gone through yet, or not to its end; `working`: a run is at it, or was killed; `done`: it owes nothing."""
+    """`left`: not run yet, or not to its end; `working`: a run works on it, or was killed; `done`: all its rows are sent."""
 
     LEFT = "left"
     WORKING = "working"
@@ -36,13 +36,13 @@ class SliceState(StrEnum):
 
 
 _STILL = (SliceState.LEFT, SliceState.WORKING)
-"""Slices that are still to be gone through: a run may be at one, or was killed there."""
+"""The states of unfinished slices; a run may work on one, or was killed there."""
 _IS_LEFT = BACKFILL_SLICE.c.state.in_([state.value for state in _STILL])
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
-    """How a run left a slice. `counts`: what became of its rows, by name."""
+    """The result of a slice's run. `counts`: numbers of rows by outcome."""
 
     state: SliceState
     run_id: str
@@ -53,7 +53,7 @@ class SliceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SliceRecord:
-    """A slice: its ISO days, and what the last run made of it; `exit_code` is None before the first."""
+    """A slice: its ISO days, and the result of its last run; `exit_code` is None before the first."""
 
     number: int
     first: str
@@ -69,7 +69,7 @@ class SliceRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackfillRecord:
-    """A backfill: its `plan` as the caller wrote it, its slices in their order."""
+    """A backfill: the caller's `plan`, and its slices in order."""
 
     backfill_id: str
     plan: str
@@ -79,12 +79,12 @@ class BackfillRecord:
 
     @property
     def left(self) -> tuple[SliceRecord, ...]:
-        """The slices that are still to be gone through; one that a killed run was at is among them."""
+        """The unfinished slices, including one whose run was killed."""
         return tuple(one for one in self.slices if one.state in _STILL)
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a run is at one of the slices, or was killed there."""
+        """Whether a run works on one of the slices, or was killed there."""
         return any(one.state is SliceState.WORKING for one in self.slices)
 
 
@@ -98,7 +98,7 @@ class Backfills:
         self._now = now
 
     def open(self, backfill_id: str, plan: str, days: Sequence[tuple[str, str]]) -> BackfillRecord:
-        """Write a new backfill down, with a slice for each pair of ISO days."""
+        """Record a new backfill, with a slice for each pair of ISO days."""
         at = self._now()
         head = {"id": backfill_id, **self._names, "plan": plan, "state": BackfillState.OPEN.value}
         blank = {"state": SliceState.LEFT.value, "claim": "", "run_id": "", "message": "", "counts": "{}"}
@@ -112,7 +112,7 @@ class Backfills:
         return self.one(backfill_id)
 
     def one(self, backfill_id: str) -> BackfillRecord:
-        """Return a backfill of ours as it stands."""
+        """Return the current state of one of the feed's backfills."""
         (found,) = self._found(BACKFILL.c.id == backfill_id)
         return found
 
@@ -129,9 +129,9 @@ class Backfills:
             )
 
     def begin_slice(self, backfill_id: str, number: int, claim: str) -> bool:
-        """Note that a run begins with a slice; return False where there is nothing left to do.
+        """Record that a run starts a slice; return False if it is finished or cancelled.
 
-        `claim` identifies this attempt: that of a killed run stays, until the next one takes its place.
+        `claim` identifies this attempt; the claim of a killed run stays until the next run replaces it.
         """
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
@@ -141,7 +141,9 @@ class Backfills:
             return connection.execute(update(BACKFILL_SLICE).where(*which).values(begun)).rowcount == 1
 
     def end_slice(self, backfill_id: str, number: int, claim: str, end: SliceEnd) -> bool:
-        """Write down how a slice was left, and the backfill as done with the last of them; False where another has it by now."""
+        """Record the result of a slice, and the backfill as done after the last one; return False if another run has taken the
+        slice.
+        """
         ended = {
             "state": end.state.value,
             "run_id": end.run_id,
@@ -162,7 +164,7 @@ class Backfills:
             return count == 1
 
     def cancel(self, backfill_id: str) -> int:
-        """Want no more of a backfill; return how many slices are left undone. What is staged, or sent, stays so."""
+        """Cancel a backfill; return the number of unfinished slices. Staged and sent rows stay as they are."""
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
                 return 0
@@ -173,7 +175,7 @@ class Backfills:
 
 
 def count_slices_left(connection: Connection, destination: str, feed: FeedName) -> int:
-    """Count the slices of a feed's open backfills that are still to be gone through."""
+    """Count the unfinished slices of a feed's open backfills."""
     ours = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed, BACKFILL.c.state == BackfillState.OPEN.value)
     slices = select(func.count()).select_from(BACKFILL_SLICE.join(BACKFILL, BACKFILL.c.id == BACKFILL_SLICE.c.backfill_id))
     return connection.execute(slices.where(*ours, _IS_LEFT)).scalar_one()
@@ -184,7 +186,7 @@ def _of(backfill_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def _is_open(connection: Connection, backfill_id: str) -> bool:
-    """Whether it is open; locked, so that no other process cancels or ends it before the transaction does."""
+    """Return whether the backfill is open; its row is locked, so that no other process cancels or ends it in this transaction."""
     state = connection.execute(select(BACKFILL.c.state).where(BACKFILL.c.id == backfill_id).with_for_update()).scalar()
     return state == BackfillState.OPEN.value
 

@@ -1,6 +1,6 @@
-"""The state DB, SQLite or PostgreSQL: its address, its connections, and its two kinds of transaction.
+"""The state DB, SQLite or PostgreSQL: its address, its connections, and transactions for writing and reading.
 
-Lists of names in statements are rounded up (see `rounded`) for the memory budget of a read of a million rows.
+The lengths of lists in statements are rounded up (`rounded`), to keep the memory budget of a read of a million rows.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ StateDb = sa.Engine
 """The open state DB, for callers that only pass it on."""
 T = TypeVar("T")
 LOCK_WAIT_S = 30.0
-"""How long a statement waits for another process's lock, unless the URL says otherwise."""
+"""How long a statement waits for another process's lock, in seconds, unless the URL gives a timeout."""
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
 _POSTGRES = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE_POOL = {"pool_size": 1}
-"""Connections that wait for their next transaction: each keeps up to 32 MB of SQLite's pages."""
+"""Idle connections to keep: each holds up to 32 MB of SQLite's page cache."""
 _WAL_PAGES = 10_000
-"""Pages of 4 KiB that wait in SQLite's log. A first read writes to most pages of an index again and again: they are
-copied into the file once for all of its last chunks, and not, as by default, for each of them."""
+"""Pages of 4 KiB in SQLite's write-ahead log before a checkpoint. A first read changes most pages of an index repeatedly; this
+copies them into the file once for all of its last chunks instead of once for each.
+"""
 _POSTGRES_SETTINGS = (
     ("synchronous_commit", "on"),  # a role or a database may be set to lose the last moments in a power cut
     ("lock_timeout", f"{LOCK_WAIT_S:.0f}s"),
@@ -55,7 +56,7 @@ _IS_WRITER, _FILE = "eventsync_writer", "eventsync_file"
 
 
 def parse(url: str) -> sa.URL:
-    """Read a SQLAlchemy URL of SQLite or PostgreSQL, which may be spelt as PostgreSQL's own tools spell it.
+    """Parse a SQLAlchemy URL of SQLite or PostgreSQL, also in the spelling of PostgreSQL's own tools.
 
     Raises `ConfigError` for any other, without repeating it: it may hold a password.
     """
@@ -79,7 +80,7 @@ def parse(url: str) -> sa.URL:
 
 
 def shown_url(url: str | sa.URL) -> str:
-    """Return a database's name for people: the path of a file, else the URL without its password.
+    """Return a database's name for display: the path of a file, else the URL without its password.
 
     Raises `ConfigError` as `parse`.
     """
@@ -89,10 +90,10 @@ def shown_url(url: str | sa.URL) -> str:
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that writes: all of it is durable when the block ends, or none of it.
+    """Run one write transaction: all of it is durable when the block ends, or none of it.
 
-    On SQLite it takes the write lock at once, so that it never fails half-way for another writer, and it fails where
-    another file has taken the place of the one that was opened. Raises `StateUnavailableError` or `StateBusyError`.
+    On SQLite it takes the write lock at once, so that it never fails half-way because of another writer; it fails if the opened
+    file was replaced. Raises `StateUnavailableError` or `StateBusyError`.
     """
     with _explained(engine.url), engine.connect().execution_options(**{_IS_WRITER: True}) as connection:
         with connection.begin():
@@ -102,7 +103,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that reads a snapshot; it waits for no other and blocks none.
+    """Run one read transaction on a snapshot; it neither waits for others nor blocks them.
 
     Raises `StateUnavailableError` or `StateBusyError`.
     """
@@ -114,16 +115,16 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def free_pages(connection: sa.Connection) -> None:
-    """Free what SQLite has cached for this connection: two connections with full caches would break the memory budget."""
+    """Release SQLite's cache of this connection: two connections with full caches would exceed the memory budget."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA shrink_memory")
 
 
 def rounded(names: Collection[T]) -> Sequence[T]:
-    """Return the names, the last one repeated until their number is a power of two, or a multiple of 256.
+    """Return the names, with the last one repeated until their number is a power of two or a multiple of 256.
 
-    A statement with a list of another length is another statement, and both the driver and SQLite keep the last hundred and
-    more of them, each as large as its list is long: 50 MB of a read whose chunks all ask for another number of rows.
+    Drivers and SQLite cache the last hundred or more statements, and a list of another length makes another statement as large
+    as the list: 50 MB for a read whose chunks all differ in length.
     """
     listed = list(names)
     count = len(listed)
@@ -132,14 +133,14 @@ def rounded(names: Collection[T]) -> Sequence[T]:
 
 
 def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
-    """Return an insert that leaves a row with the same key as it is; on PostgreSQL it waits for one that is being made."""
+    """Return an insert that ignores rows whose key exists; on PostgreSQL it waits for a concurrent insert of the same key."""
     if connection.dialect.name == "postgresql":
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
-    """Write a row in place of the one with the same key; of several writers at once, the last one stands."""
+    """Insert a row, or replace the one with the same key; of several concurrent writers the last one wins."""
     connection.execute(insert_if_new(connection, table), {**key, **rest})
     connection.execute(sa.update(table).where(*(table.c[name] == value for name, value in key.items())).values(**rest))
 
@@ -149,7 +150,7 @@ def _is_sqlite(address: sa.URL) -> bool:
 
 
 def is_sqlite_file(address: sa.URL) -> bool:
-    """Whether it is a plain SQLite file: neither in memory nor a `file:` URI with options of its own."""
+    """Return whether the address is a plain SQLite file: neither in memory nor a `file:` URI with options."""
     name = address.database or ""
     return _is_sqlite(address) and bool(name) and not name.startswith((":memory:", "file:"))
 
@@ -180,7 +181,7 @@ def create_engine(address: sa.URL) -> sa.Engine:
 
 
 def _create_sqlite(address: sa.URL) -> sa.Engine:
-    """`?timeout=5` in the URL says in seconds how long SQLite waits for another process."""
+    """Create the engine for SQLite; `?timeout=5` in the URL is the number of seconds to wait for another process."""
     try:
         wait_s = float(str(address.query.get("timeout") or LOCK_WAIT_S))
     except ValueError as error:
@@ -189,7 +190,7 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        """Set what SQLite forgets between connections; `isolation_level = None` leaves BEGIN to `_begin`."""
+        """Set the pragmas of a new connection; `isolation_level = None` leaves BEGIN to `_begin`."""
         connection.isolation_level = None
         for_writing = ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
         is_read_only = is_sqlite_file(address) and _is_read_only(str(address.database))
@@ -211,9 +212,9 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
 
 
 def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> None:
-    """Open a file that we may not write to for reading only: SQLite itself would try to make its journal beside it.
+    """Open a file without write permission read-only, since SQLite would try to create its journal beside it.
 
-    Any other one is made private with those beside it; SQLite gives new ones beside it the rights of the file.
+    Other files are made private with those beside them; SQLite copies the file's permissions to new ones.
     """
     file = str(words[0])
     if _is_read_only(file):
@@ -226,17 +227,17 @@ def _open_as_allowed(_dialect: object, _record: object, words: list[Any], option
 
 
 def _is_read_only(file: str) -> bool:
-    """Whether a SQLite file is there and we may not write to it, or not make the files beside it that writing takes."""
+    """Return whether a SQLite file exists and we may not write to it, or not create the files beside it that writing needs."""
     beside = [f"{file}-wal", f"{file}-shm"]
     may_write = os.access(Path(file).parent, os.W_OK) or all(os.access(each, os.W_OK) for each in beside)
     return Path(file).exists() and not (os.access(file, os.W_OK) and may_write)
 
 
 def _read_only_uri(file: str) -> str:
-    """Return the URI that opens a SQLite file for reading only.
+    """Return the URI that opens a SQLite file read-only.
 
-    Where no process has it open and no change waits in its write-ahead log, `immutable` says so: SQLite cannot make the shared
-    memory in which it would see that for itself. A log without shared memory stays unreadable: what it holds would be missed.
+    If no process has it open and its write-ahead log is empty, `immutable` is added: SQLite cannot create the shared memory by
+    which it would detect that. A log without shared memory stays unreadable, since its changes would be missed.
     """
     log, shared = Path(f"{file}-wal"), Path(f"{file}-shm")
     is_at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
@@ -249,7 +250,9 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _check_file(connection: sa.Connection) -> None:
-    """SQLite goes on writing to a file that was deleted or replaced, which no process would ever read."""
+    """Fail if the opened SQLite file was deleted or replaced: SQLite would continue to write to a file that no other process
+    reads.
+    """
     path, identity = connection.info.get(_FILE, ("", None))
     if not path:
         return
@@ -263,7 +266,7 @@ def _check_file(connection: sa.Connection) -> None:
 
 @contextmanager
 def _explained(url: sa.URL) -> Iterator[None]:
-    """Raise the errors of drivers as ours, for people."""
+    """Convert the drivers' exceptions in the block to errors with a hint."""
     try:
         yield
     except DBAPIError as error:
@@ -282,7 +285,9 @@ def _explained(url: sa.URL) -> Iterator[None]:
 
 
 def _interruption(error: DBAPIError) -> BaseException | None:
-    """Return the interruption (Ctrl-C) in whose place a driver's clean-up has put a complaint of its own, if there was one."""
+    """Return the interruption (Ctrl-C) that a driver's clean-up has replaced by an exception of its own, None if there was
+    none.
+    """
     cause: BaseException | None = error.orig
     while isinstance(cause, Exception):
         cause = cause.__context__
@@ -290,7 +295,7 @@ def _interruption(error: DBAPIError) -> BaseException | None:
 
 
 def in_pages(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items by so many as one statement takes."""
+    """Yield the items in pages that fit into one statement."""
     rest = iter(items)
     while page := list(islice(rest, 500)):
         yield page

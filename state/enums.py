@@ -1,4 +1,4 @@
-"""The closed choices of the ledger: states of an entry, decisions, kinds of drift and of problems, gates, phases of a run."""
+"""Closed sets of values in the ledger: states, decisions, kinds of drift and problems, gate states, phases of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class EntryState(StrEnum):
-    """Where one row stands with the service; each word is explained in the reference of the ledger."""
+    """The state of one row at the service; docs/ledger.md explains each."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -20,12 +20,12 @@ class EntryState(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a person decided about a row, as it is kept with it.
+    """A person's decision about a row, stored with its entry.
 
-    `retry`, `resend`: to be sent again, which the next drain does; `retried`, `resent`: that was used up. `event_id`:
-    said to be delivered as the event named; `reconciled`: found in the service's list. `ignore`: off every list until the
-    row changes. `applied`: the drift was applied by hand, and is the baseline now. `same_as`: the event of another key was
-    adopted. `release`: a held row is to be sent. `removed`: the event is gone from the service.
+    `retry`, `resend`: to be sent again by the next drain; `retried`, `resent`: that was done. `event_id`: a person gave the id
+    of its event; `reconciled`: the event was found in the service's list. `ignore`: not listed until the row changes.
+    `applied`: the drift was applied by hand, and is now the baseline. `same_as`: it took over the event of another key.
+    `release`: a held row is to be sent. `removed`: the event was removed from the service.
     """
 
     RETRY = "retry"
@@ -42,9 +42,9 @@ class Decision(StrEnum):
 
 
 class DriftKind(StrEnum):
-    """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls
-    published, to be published by hand; `cancelled`: the source says that the event is off; `returned`: the event was removed
-    by hand, and the row is back in its source; `edited`: anything else.
+    """How the source differs from what was delivered. `to_publish`: a delivered draft that the source now calls published, to
+    be published by hand; `cancelled`: the source says that the event is cancelled; `returned`: the event was removed by hand,
+    and the row is back in its source; `edited`: any other difference.
     """
 
     EDITED = "edited"
@@ -54,7 +54,7 @@ class DriftKind(StrEnum):
 
 
 class Waiting(StrEnum):
-    """Why an entry waits for a person, by the word that `rows --state` takes; an entry may wait for several reasons."""
+    """Why an entry waits for a person, as `rows --state` names it; an entry may wait for several reasons."""
 
     CONFLICT = "conflict"
     BLOCKED = "blocked"
@@ -69,7 +69,7 @@ class Waiting(StrEnum):
 
 
 class ProblemKind(StrEnum):
-    """Why a row is listed for people: not usable, held back as a likely copy, or used with a warning."""
+    """Why a row is listed for people: unusable, held as a likely copy, or used with a warning."""
 
     REJECTED = "rejected"
     HELD = "held"
@@ -77,8 +77,8 @@ class ProblemKind(StrEnum):
 
 
 class GateState(StrEnum):
-    """Whether staged rows may be published. `unstaged`: nothing was ever staged; `staging`: a stage runs, or was
-    killed; `braked`: the last stage completed and a brake stopped it.
+    """Whether staged rows may be published. `unstaged`: nothing was staged yet; `staging`: a stage runs, or was killed;
+    `braked`: the last stage completed, and a brake closed the gate.
     """
 
     UNSTAGED = "unstaged"
@@ -88,7 +88,7 @@ class GateState(StrEnum):
 
 
 class Phase(StrEnum):
-    """How far a run has come."""
+    """The progress of a run."""
 
     BEGUN = "begun"
     STAGING = "staging"

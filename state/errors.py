@@ -1,6 +1,7 @@
-"""What can be wrong with a state DB: one closed list with what to do, and how the errors of the drivers are recognised.
+"""Failures of a state DB: a closed list with hints, and the recognition of the drivers' errors.
 
-SQLite's result codes: https://sqlite.org/rescode.html. PostgreSQL's: https://www.postgresql.org/docs/current/errcodes-appendix.html.
+SQLite's result codes: https://sqlite.org/rescode.html. PostgreSQL's:
+https://www.postgresql.org/docs/current/errcodes-appendix.html.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
 
 
 class StateUnavailableError(PermanentError):
-    """The state DB cannot be opened, read or written until a person mends it; what could not be recorded was not sent."""
+    """The state DB cannot be opened, read or written until a person corrects something; what could not be recorded was not
+    sent.
+    """
 
 
 class StateDamagedError(StateUnavailableError):
-    """The file is no database, or one with broken pages."""
+    """The file is not a database, or is damaged."""
 
 
 class StateBusyError(TransientError):
-    """The state DB is locked by another process for longer than we wait, or cannot be reached just now."""
+    """Another process locks the state DB for longer than we wait, or it cannot be reached at the moment."""
 
 
 def _busy(what: str, hint: str) -> tuple[type[SyncError], str, str]:
@@ -41,10 +44,10 @@ def _unavailable(what: str, hint: str) -> tuple[type[SyncError], str, str]:
 
 
 class Failure(Enum):
-    """What is wrong: the kind of error, what the database does or is, and what helps."""
+    """A kind of failure: its exception, what is wrong, and the hint."""
 
     LOCKED = _busy(
-        "is held by another process", "run again when that one is done; `eventsync status` shows which run holds a feed"
+        "is held by another process", "run again when that process is done; `eventsync status` shows which run holds a feed"
     )
     AWAY = _busy(
         "cannot be reached, or the connection was lost",
@@ -56,7 +59,7 @@ class Failure(Enum):
     SLOW_POOL = _busy("did not answer in time", "run again later; look at the load of the server")
     OUT_OF_FILES = _busy(
         "cannot be opened: this process or machine has too many files open",
-        "end what holds them, or raise the limit (`ulimit -n`), then run again",
+        "close what uses them, or raise the limit (`ulimit -n`), then run again",
     )
     READ_ONLY = _unavailable(
         "is read-only", "let the user who runs this write to the file and its folder, or set EVENTSYNC_STATE_URL to another place"
@@ -64,7 +67,7 @@ class Failure(Enum):
     FULL = _unavailable("cannot be written: no room is left", "make room on its disk, then run again")
     BROKEN_DISK = _unavailable(
         "cannot be written or read: its disk fails, is full, or a quota or limit of file sizes is reached",
-        "make room on its disk or mend it, then run again",
+        "make room on its disk or repair it, then run again",
     )
     DAMAGED = (
         StateDamagedError,
@@ -80,9 +83,9 @@ class Failure(Enum):
         "make the folder and give it to the user who runs this, or set EVENTSYNC_STATE_URL to a place that can be written",
     )
     NO_DATABASE = _unavailable(
-        "does not exist on its server", "create it (`createdb`, encoding UTF8), or mend the name in EVENTSYNC_STATE_URL"
+        "does not exist on its server", "create it (`createdb`, encoding UTF8), or correct the name in EVENTSYNC_STATE_URL"
     )
-    LOGIN = _unavailable("does not let us in", "mend user and password in EVENTSYNC_STATE_URL, or the server's pg_hba.conf")
+    LOGIN = _unavailable("does not let us in", "correct user and password in EVENTSYNC_STATE_URL, or the server's pg_hba.conf")
     NO_RIGHTS = _unavailable(
         "does not let our role do what is needed",
         "its owner grants them: GRANT USAGE, CREATE ON SCHEMA public, and all rights on the tables there",
@@ -94,7 +97,7 @@ class Failure(Enum):
     )
     STRANGE_TABLES = _unavailable(
         "does not have the tables that we expect",
-        "`eventsync state verify` tells what differs; restore it from a backup, or set EVENTSYNC_STATE_URL to another place",
+        "`eventsync state verify` shows what differs; restore it from a backup, or set EVENTSYNC_STATE_URL to another place",
     )
     STRANGE_VALUE = _unavailable(
         "cannot keep a value", "a PostgreSQL database needs the encoding UTF8; else please report this as a fault of eventsync"
@@ -102,7 +105,7 @@ class Failure(Enum):
     OTHER = _unavailable("cannot be used", "check that it is reachable and that you may write to it")
 
     def error(self, name: str, reply: str) -> SyncError:
-        """Return the error for people: `name` of the database, `reply` of the driver or the system."""
+        """Return the exception: `name` is the database's for people, `reply` the text of the driver or the system."""
         kind, what, hint = self.value
         error: SyncError = kind(f"the state DB {name} {what}: {reply}", hint=hint)
         return error
@@ -138,7 +141,7 @@ _SQLSTATES = {
     Failure.STRANGE_VALUE: ("22",),
     Failure.STRANGE_TABLES: ("3F", "42"),
 }
-"""SQLSTATEs, and classes of them by their first two letters, which count where the state itself is not here."""
+"""SQLSTATEs of each failure, or their first two characters (classes), which apply if the full code is not listed."""
 _REFUSALS = {
     Failure.LOGIN: ("authentication failed", "no password supplied", "pg_hba.conf", "is not permitted to log in"),
     Failure.NO_RIGHTS: ("permission denied for database",),
@@ -148,7 +151,7 @@ _REFUSALS = {
         *("invalid integer value", "certificate", "sslmode", "does not support ssl"),
     ),
 }
-"""libpq keeps the SQLSTATE of a refused connection to itself: these are its words, and the server's, for people."""
+"""Texts of refused connections, by libpq and the server, since libpq does not pass on their SQLSTATE."""
 
 
 def _failure_of(code: object, known: Mapping[Failure, Collection[object]]) -> Failure | None:
@@ -156,7 +159,7 @@ def _failure_of(code: object, known: Mapping[Failure, Collection[object]]) -> Fa
 
 
 def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
-    """Return what is wrong and the reply. `path`: the file, where the database is one."""
+    """Return the failure for an error of SQLite, and its text. `path`: the file, if the database is one."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)  # the module's own complaints have none
     if code & _PRIMARY == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path, str(error))
@@ -166,7 +169,7 @@ def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
 
 
 def _cannot_open(path: str | None, reply: str) -> tuple[Failure, str]:
-    """Open the file as SQLite would, to get the system's reason."""
+    """Open the file as SQLite would, to find the operating system's reason."""
     if path is None:
         return Failure.NOT_OPENED, reply
     try:
@@ -178,7 +181,7 @@ def _cannot_open(path: str | None, reply: str) -> tuple[Failure, str]:
 
 
 def of_postgres(error: DBAPIError) -> Failure:
-    """Return what is wrong: by the SQLSTATE, or by the words of a refused connection, whose SQLSTATE libpq does not pass on."""
+    """Return the failure for an error of PostgreSQL, by SQLSTATE or, for a refused connection, by its text."""
     if state := str(getattr(error.orig, "sqlstate", None) or ""):
         return _failure_of(state, _SQLSTATES) or _failure_of(state[:2], _SQLSTATES) or Failure.OTHER
     if error.connection_invalidated:
@@ -192,7 +195,7 @@ def of_postgres(error: DBAPIError) -> Failure:
 
 
 class HeldByAnotherError(TransientError):
-    """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it is alive or may be."""
+    """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it may be alive."""
 
     def __init__(
         self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by", hint: str = ""
@@ -200,7 +203,7 @@ class HeldByAnotherError(TransientError):
         super().__init__(
             f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
             hint=hint
-            or "wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
+            or "wait for that run to end (`eventsync run` does, with --wait), or stop it; a killed run loses it within a minute",
         )
         self.holder = holder
         self.since = since
@@ -209,4 +212,4 @@ class HeldByAnotherError(TransientError):
 
 
 class LeaseLostError(TransientError):
-    """Another run has taken the feed over: this one must stop at once. What it had not settled, the other will."""
+    """Another run has taken over the feed, so this one must stop at once; the other run settles what is left."""

@@ -1,7 +1,8 @@
-"""All that a state DB holds, table by table: in one file that fills any SQLite or PostgreSQL, or straight into another state DB.
+"""Export and import of a state DB, table by table: to a file that any SQLite or PostgreSQL can import, or directly into another
+state DB.
 
-The file is gzip, a line of JSON for each row: first a line about the file, then for each table a line with its name and columns,
-its rows, and a line with their number and the sum of their digests; last a line that ends it.
+The file is gzip with a line of JSON for each row: first a line about the file; for each table a line with its name and columns,
+its rows, and a line with their number and the sum of their digests; at last an end line.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from state.opening import check_revision, opened_database
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not DUPLICATE_MARK)
-"""The tables that are copied, each after those that it refers to. Left out: an index that is made anew."""
+"""The tables to copy, each after those that it refers to; without an index that is rebuilt."""
 Advance = Callable[[int], None]
-"""Called with the number of rows that were read or written since the last call."""
+"""Called with the number of rows read or written since the last call."""
 _Rows = Iterator[Row[*tuple[Any, ...]]]
 TableContent = tuple[Table, int, _Rows]
-"""A table; the highest id that was ever given there, as none is used twice (0 without ids); its rows."""
+"""A table; the highest id ever given in it, as ids are never reused (0 without ids); its rows."""
 _BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
-"""Columns that mean nothing in a copy: its feeds are free, and its index of duplicates is empty. Fencing tokens only grow."""
+"""Columns to reset in a copy: its leases are free, and its index of duplicates is empty. Fencing tokens are kept, as they must
+only grow.
+"""
 _PAGE = 1_000
 _LONGEST_KEY = 2_000
-"""Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
+"""The longest row key, in bytes, that is imported; ledgers of version 0.1 may have longer ones."""
 _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
@@ -49,18 +52,18 @@ _NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker
 
 
 class CopyDiffersError(StateUnavailableError):
-    """What was written is not what was to be written."""
+    """A copy differs from its original."""
 
 
 @dataclass(slots=True)
 class Sum:
-    """How many lines there were, and the sum of their digests: the same in any order."""
+    """The number of lines, and the sum of their digests, which does not depend on their order."""
 
     rows: int = 0
     digest: int = 0
 
     def add(self, line: bytes) -> None:
-        """Count a line."""
+        """Add a line."""
         self.rows += 1
         self.digest = (self.digest + int.from_bytes(hashlib.blake2b(line, digest_size=16).digest())) % (1 << 128)
 
@@ -70,13 +73,13 @@ class Sum:
 
 
 def contents_of(connection: Connection) -> Iterator[TableContent]:
-    """Yield all tables as they are at one moment; each has to be read to its end before the next."""
+    """Yield all tables as of one moment; each must be read to its end before the next."""
     for table in TABLES:
         yield table, _highest_id(connection, table), rows_of(connection, table)
 
 
 def rows_of(connection: Connection, table: Table) -> _Rows:
-    """Yield the rows of a table as a copy has them, by its primary key."""
+    """Yield the rows of a table in the form of a copy, by primary key."""
     blank = _BLANK.get(table.name, {})
     columns = [literal(blank[each.name], each.type).label(each.name) if each.name in blank else each for each in table.columns]
     query = select(*columns).order_by(*table.primary_key.columns)
@@ -97,12 +100,12 @@ def _as_json(value: object) -> str:
 
 
 def count_rows(connection: Connection) -> int:
-    """Count all rows that a copy has."""
+    """Count all rows to copy."""
     return sum(connection.execute(select(func.count()).select_from(table)).scalar_one() for table in TABLES)
 
 
 def sums_of(connection: Connection, tables: Iterable[Table], advance: Advance) -> dict[str, Sum]:
-    """Return the sum of each table's lines."""
+    """Return the sum of each table's rows."""
     sums = {table.name: Sum() for table in tables}
     for table in tables:
         for page in in_pages(rows_of(connection, table)):
@@ -113,11 +116,11 @@ def sums_of(connection: Connection, tables: Iterable[Table], advance: Advance) -
 
 
 def fill(connection: Connection, contents: Iterable[TableContent], advance: Advance) -> dict[str, Sum]:
-    """Write all tables into an empty state DB, in the caller's transaction, read them back, and return their sums.
+    """Write all tables into an empty state DB in the caller's transaction, read them back, and return their sums.
 
     Raises:
-        ConfigError: there is something in it already.
-        CopyDiffersError: what can be read there is not what was written; the transaction must not commit.
+        ConfigError: it is not empty.
+        CopyDiffersError: the rows read back differ from those written; the transaction must not be committed.
     """
     _refuse_unless_empty(connection)
     sums: dict[str, Sum] = {}
@@ -139,17 +142,17 @@ def compare(wanted: Mapping[str, Sum], found: Mapping[str, Sum]) -> None:
     """Compare the sums of tables.
 
     Raises:
-        CopyDiffersError: they differ; it names the tables, and by how much.
+        CopyDiffersError: they differ; it names the tables and their numbers of rows.
     """
     unlike = [name for name, one in wanted.items() if name in found and found[name] != one]
     if unlike:
         differences = ", ".join(f"{name} ({wanted[name].rows:,} rows, then {found[name].rows:,})" for name in unlike)
-        hint = "nothing was kept of it; end whatever else works on either state DB, and start again"
+        hint = "nothing was copied; stop all other processes that use either state DB, and start again"
         raise CopyDiffersError(f"the copy is not like its original: {differences}", hint=hint)
 
 
 def _refuse_unless_empty(connection: Connection) -> None:
-    """Refuse a state DB with rows in it, and let no other process begin to fill it meanwhile."""
+    """Refuse a state DB with rows, and prevent other processes from filling it meanwhile."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
     filled = [table.name for table in TABLES if connection.execute(select(table).limit(1)).first() is not None]
@@ -161,7 +164,9 @@ def _refuse_unless_empty(connection: Connection) -> None:
 
 
 def _allow_long_keys(connection: Connection) -> None:
-    """Let PostgreSQL hold row keys that its B-trees cannot (2,704 bytes): only ledgers that have them pay for two indexes."""
+    """Change PostgreSQL's indexes to allow row keys that its B-trees cannot hold (2,704 bytes); only ledgers with such keys
+    need two indexes.
+    """
     if connection.dialect.name == "postgresql":
         for statement in (
             "ALTER TABLE ledger_entry DROP CONSTRAINT IF EXISTS uq_ledger_entry_scope_id_row_key",
@@ -172,7 +177,7 @@ def _allow_long_keys(connection: Connection) -> None:
 
 
 def _highest_id(connection: Connection, table: Table) -> int:
-    """Return the highest id that was ever given; rows that are gone had ids, too."""
+    """Return the highest id ever given, including ids of deleted rows."""
     if table.autoincrement_column is None:
         return 0
     if connection.dialect.name == "postgresql":
@@ -185,7 +190,7 @@ def _highest_id(connection: Connection, table: Table) -> int:
 
 
 def _set_highest_id(connection: Connection, table: Table, highest: int) -> None:
-    """Let the next id be higher than every one that was given at the original."""
+    """Make the next id higher than all ids given in the original."""
     if highest <= 0 or table.autoincrement_column is None:
         return
     values = {"name": table.name, "highest": highest}
@@ -202,12 +207,12 @@ def _sequence(connection: Connection, table: Table) -> Any:
 
 
 def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> dict[str, int]:
-    """Write all that a state DB holds at one moment to a file that only its owner can read; return the rows by table.
+    """Export a state DB as of one moment to a private file; return the number of rows by table.
 
-    Runs may be at work meanwhile. There is the whole file or none. `expect` is called with the number of rows.
+    Runs may work meanwhile. The file is complete or absent. `expect` is called with the total number of rows.
 
     Raises:
-        ConfigError: there is such a file already, or it cannot be written.
+        ConfigError: the file exists, or cannot be written.
         SyncError: the state DB cannot be read.
     """
     counts: dict[str, int] = {}
@@ -236,7 +241,7 @@ def _write(stream: IO[bytes], line: Mapping[str, object]) -> None:
 
 @contextmanager
 def _whole_file(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside `file` that takes its name once all is written and on the disk."""
+    """Open a temporary file that is renamed to `file` once it is complete and on the disk."""
     if file.exists():
         raise ConfigError(f"{file} is there already", hint="choose another name: an older export is never written over")
     beside = file.with_name(f"{file.name}.part")
@@ -256,18 +261,19 @@ def _whole_file(file: Path) -> Iterator[IO[bytes]]:
 
 
 def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
-    """Fill an empty state DB from such a file, in one transaction, and return the rows by table; all is read back and compared.
+    """Import an exported file into an empty state DB in one transaction, compare the result, and return the number of rows by
+    table.
 
-    The file first fills a temporary SQLite file of the schema that it was written at, which is upgraded and copied.
+    The file is first read into a temporary SQLite database of its own schema, which is upgraded and copied.
 
     Raises:
-        ConfigError: it is no such file, it is damaged or of another version, or the state DB is not empty.
+        ConfigError: it is not an export, is damaged or of another version, or the state DB is not empty.
         SyncError: the state DB cannot be written.
     """
     with _opened(file) as lines, TemporaryDirectory(prefix="eventsync-") as folder:
         header = _object(next(lines, b""))
         if (header.get("file"), header.get("version")) != (_KIND, _VERSION):
-            raise ValueError(f"it says to be {header.get('file')!r}, version {header.get('version')}")
+            raise ValueError(f"its header names {header.get('file')!r}, version {header.get('version')}")
         check_revision(f"{header.get('schema')}", "that export")
         with opened_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False) as copy:
             with writing(copy) as connection:
@@ -280,7 +286,7 @@ def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
 
 
 def _read_tables(connection: Connection, lines: Iterator[bytes], advance: Advance) -> None:
-    """Insert the rows of a file into the tables of its schema on SQLite, where times are the text that the file has."""
+    """Insert the rows of a file into the tables of its schema on SQLite, where times are text as in the file."""
     total = 0
     missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
     while "table" in (header := _object(next(lines, b""))):
@@ -320,7 +326,7 @@ def _cell(value: Any, is_binary: bool) -> Any:  # of a pair
 
 
 def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]:
-    """Yield the lines of a table, and compare their number and sum at its end."""
+    """Yield the lines of a table, and check their number and sum at its end."""
     for line in lines:
         if line.startswith(b"{"):
             end = _object(line)
@@ -341,7 +347,7 @@ def _object(line: bytes) -> Mapping[str, Any]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Iterator[bytes]]:
-    """Open a file for reading: its lines. Raises `ConfigError` for all that is wrong with it."""
+    """Yield the lines of an exported file. Raises `ConfigError` for all problems of the file."""
     try:
         with gzip.open(file) as stream:
             yield _lines_in(stream)

@@ -1,4 +1,4 @@
-"""A state DB moved into another database, SQLite or PostgreSQL, or a service to another address, while no run can work on it."""
+"""Moves a state DB to another database, SQLite or PostgreSQL, or renames a service, while no run can work on it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from state.ledger.accounts import READS_COMPARED
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
 from state.ledger.reads import DuplicateIndex
 from state.opening import opened_database
-from state.tables import BACKFILL, EARLIER, ENTRY, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
+from state.tables import BACKFILL, EARLIER, ENTRY, KNOWN_AS, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
 
 MOVER = "eventsync state migrate"
-"""The holder that other runs see while a move holds their feeds."""
+"""The holder's name that other runs see while a move holds their feeds."""
 _OF_NO_FEED = {"lease", "media", "media_address", "notice_sent", "route_pace", "service_note"}
-"""What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
+"""Tables that are learned again automatically, or written by commands without a lease; and the leases, which the move itself
+holds.
+"""
 _BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 _PAGE = 1_000
 
 
 def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> dict[str, int]:
-    """Copy all of one state DB into an empty one, in one transaction there, and compare the two. The original stays as it is.
+    """Copy a state DB to an empty one in one transaction, and compare the two. The original is unchanged.
 
-    Every feed is held meanwhile. What was copied is read back, and the original is read again: was it changed meanwhile,
-    nothing is kept. `expect` is called with the number of rows to read and write.
+    Every feed is locked meanwhile. The copy is read back, and the original is read again: if it was changed meanwhile, nothing
+    is kept. `expect` is called with the number of rows to read and write.
 
     Raises:
-        HeldByAnotherError: a run is at work.
+        HeldByAnotherError: a run is working.
         ConfigError: the target is not empty.
-        CopyDiffersError: the original was changed meanwhile, or the copy is not like it.
-        SyncError: either of them cannot be read or written.
+        CopyDiffersError: the original was changed meanwhile, or the copy differs.
+        SyncError: one of them cannot be read or written.
     """
     with _held(source, now) as leases, writing(target) as connection:
         renew = _renewing(leases, connection, now, advance)
@@ -56,7 +58,7 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A service at its new address: both normalised, the feeds that moved with it, and how many rows of each table."""
+    """A renamed service: both normalised addresses, its feeds, and the number of changed rows by table."""
 
     old: str
     new: str
@@ -65,13 +67,13 @@ class Renamed:
 
 
 def rename_service(engine: Engine, old_address: str, new_address: str, now: Callable[[], datetime]) -> Renamed:
-    """Record that a service has moved to another address: what the state DB knows of the old one is known of the new one.
+    """Record that a service has moved to another address: all records of the old address are changed to the new one.
 
-    All of it happens in one transaction, while every feed of both addresses is held. Keys of rows stay what they are.
+    It is one transaction, in which every feed of both addresses is locked. Row keys do not change.
 
     Raises:
-        HeldByAnotherError: a run is at work.
-        ConfigError: nothing is known of the old address, or rows are known of the new one.
+        HeldByAnotherError: a run is working.
+        ConfigError: the old address is unknown, or the new one has rows already.
     """
     old, new = service_of(old_address), service_of(new_address)
     if old == new:
@@ -95,7 +97,7 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
 
 
 def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
-    """Rename the destinations of a table. What was noted of the new address meanwhile makes room."""
+    """Rename the destinations in a table. Rows that exist for the new address are replaced."""
     count = 0
     for destination in connection.execute(select(table.c.destination).distinct()).scalars().all():
         service, namespace = split_destination(destination)
@@ -110,7 +112,7 @@ def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
 
 @contextmanager
 def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...] = ()) -> Iterator[list[Lease]]:
-    """Hold every feed, or those of some services, for the length of the block, as a run would."""
+    """Hold the leases of every feed, or of those of some services, during the block."""
     wanted = select(SCOPE.c.id).order_by(SCOPE.c.id)
     with reading(engine) as connection:
         scopes = connection.execute(wanted.where(SCOPE.c.service.in_(services)) if services else wanted).scalars().all()
@@ -120,7 +122,7 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
 
 
 def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:
-    """Return `advance`, which also keeps the leases, and the transaction at the copy, from being given up as silent."""
+    """Return `advance` extended to renew the leases, and to keep the transaction on the copy from timing out."""
     last = now()
 
     def renew(rows: int) -> None:
@@ -137,12 +139,11 @@ def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], dat
 
 @contextmanager
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
-    """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and of what runs left
-    only the pages of the latest whole reads, by which a brake knows the feed's habits. Of the other feeds of the service it
-    has the entries, by which duplicates are found.
+    """Yield a temporary state DB with one feed's gate, entries and decisions as of now, the runs of its latest full reads
+    (which the brakes compare with), and the entries of the service's other feeds, to find duplicates.
 
-    It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
-    for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
+    It is a SQLite file in a private folder, deleted when the block ends. `engine` is only read; None stands for a state DB that
+    does not exist. The lease is not copied, so that a dry run and real runs do not affect each other.
     """
     with (
         tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder,
@@ -171,6 +172,7 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
             of_feed = ENTRY.c.scope_id == scope["id"]
             pairs = or_(SIDE_BY_SIDE.c.scope_id == scope["id"], SIDE_BY_SIDE.c.other_id == scope["id"])
             _copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
+            _copy_rows(source, target, KNOWN_AS, select(KNOWN_AS).where(KNOWN_AS.c.scope_id == scope["id"]))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
             _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))

@@ -1,6 +1,6 @@
-"""What is known beside the rows: notes about a service, uploaded images, and which notices were sent to whom.
+"""Records beside the rows: notes about a service, uploaded images, sent notifications, shared rate limits.
 
-Losing any of it costs an upload, a question or a repeated notice, never an event.
+Losing them costs an upload, a request or a repeated notification, never an event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from state.tables import MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, RUN, SCO
 
 
 class ServiceNotes:
-    """Small texts about one destination by name, such as a list's version, which outlive a run."""
+    """Named texts about one destination, such as a list's version, that outlive a run."""
 
     def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
         self._engine = engine
@@ -27,13 +27,13 @@ class ServiceNotes:
         self._now = now
 
     def read(self, name: str) -> str | None:
-        """Return the text noted under `name`, None if there is none."""
+        """Return the text stored under `name`, None if there is none."""
         value = select(SERVICE_NOTE.c.value).where(SERVICE_NOTE.c.destination == self._destination, SERVICE_NOTE.c.name == name)
         with reading(self._engine) as connection:
             return connection.execute(value).scalar()
 
     def write(self, name: str, value: str) -> None:
-        """Note a text, in place of what stood there; of several writers at once, the last one stands."""
+        """Store a text under `name`; of several concurrent writers the last one wins."""
         key = {"destination": self._destination, "name": name}
         with writing(self._engine) as connection:
             put(connection, SERVICE_NOTE, key, {"value": value, "noted_at": self._now()})
@@ -41,7 +41,7 @@ class ServiceNotes:
 
 @dataclass(frozen=True, slots=True)
 class KnownAddress:
-    """What lay at an address: the digest of the bytes, the `ETag` header ("" if there was none), and when it was seen."""
+    """The content found at an address: the digest of its bytes, the `ETag` header ("" if none), and when it was fetched."""
 
     content_digest: bytes
     etag: str
@@ -49,20 +49,20 @@ class KnownAddress:
 
 
 class MediaMemory:
-    """The images of one destination."""
+    """The uploaded images of one destination."""
 
     def __init__(self, engine: Engine, destination: str) -> None:
         self._engine = engine
         self._destination = destination
 
     def known_content(self, digest: bytes) -> int | None:
-        """Return the id that the service gave to these bytes, None if they were never uploaded."""
+        """Return the service's id of these bytes, None if they were never uploaded."""
         media_id = select(MEDIA.c.media_id).where(MEDIA.c.destination == self._destination, MEDIA.c.content_digest == digest)
         with reading(self._engine) as connection:
             return connection.execute(media_id).scalar()
 
     def known_address(self, url: str) -> KnownAddress | None:
-        """Return what lay at an address when it was last fetched, None if it never was."""
+        """Return what an address had when it was last fetched, None if it never was."""
         found = select(MEDIA_ADDRESS.c.content_digest, MEDIA_ADDRESS.c.etag, MEDIA_ADDRESS.c.seen_at).where(
             MEDIA_ADDRESS.c.destination == self._destination, MEDIA_ADDRESS.c.url == url
         )
@@ -71,7 +71,7 @@ class MediaMemory:
         return None if row is None else KnownAddress(*row)
 
     def forget(self, media_id: int) -> None:
-        """Forget the image that the service gave this id to: it may be there no longer."""
+        """Delete the record of an image by the service's id: it may not exist there any more."""
         with writing(self._engine) as connection:
             connection.execute(delete(MEDIA).where(MEDIA.c.destination == self._destination, MEDIA.c.media_id == media_id))
 
@@ -85,13 +85,13 @@ class MediaMemory:
 
 
 def put_pace(engine: Engine, destination: str, feed: FeedName, run_id: str, pace: Mapping[str, float]) -> None:
-    """Put how fast it went on the page of a run that has begun."""
+    """Record the speed of a run, in its existing record."""
     with writing(engine) as connection:
         connection.execute(update(RUN).where(*_page(destination, feed, run_id)).values(pace=json.dumps(dict(pace))))
 
 
 def add_notices(engine: Engine, destination: str, feed: FeedName, run_id: str, notices: Sequence[str]) -> None:
-    """Add sentences to the page of a run that has begun, each once; a run that was not recorded has none."""
+    """Add messages to the record of a run, each once; a run without a record is ignored."""
     is_page = _page(destination, feed, run_id)
     with writing(engine) as connection:
         known = connection.execute(select(RUN.c.notices).where(*is_page)).scalar()
@@ -106,16 +106,17 @@ def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[
 
 
 CLAIM_S = 300.0
-"""How long a process has to send what it has claimed. If it dies meanwhile, a notice may be sent twice."""
+"""How long a process has to send what it claimed, in seconds. If it dies meanwhile, a notification may be sent twice."""
 _IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-"""What `Notice.is_due` says."""
+"""The SQL form of `Notice.is_due`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One cause for one recipient. `told_at`: when it was sent, None if not yet; `is_over`: it has ended, which is not sent yet.
+    """The notification of one recipient about one cause. `told_at`: when it was sent, None if not yet; `is_over`: the cause has
+    ended, which was not sent yet.
 
-    `noted_at`: since when we know of it, or of its end.
+    `noted_at`: when the cause, or its end, was recorded.
     """
 
     feed: FeedName
@@ -128,7 +129,7 @@ class Notice:
 
     @property
     def is_due(self) -> bool:
-        """Whether something about it is still to be sent."""
+        """Whether the cause or its end is still to be sent."""
         return self.told_at is None or self.is_over
 
 
@@ -136,7 +137,7 @@ _NOTICES = select(*(NOTICE_SENT.c[each.name] for each in fields(Notice)))
 
 
 class NoticesSent:
-    """The notices about the feeds of one destination."""
+    """The notifications about the feeds of one destination."""
 
     def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
         self._engine = engine
@@ -144,23 +145,23 @@ class NoticesSent:
         self._now = now
 
     def all(self) -> tuple[Notice, ...]:
-        """Return all that is open or still to be sent, by feed, recipient and cause."""
+        """Return all open or unsent notifications, by feed, recipient and cause."""
         which = _NOTICES.where(NOTICE_SENT.c.destination == self._destination)
         with reading(self._engine) as connection:
             rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause))
             return tuple(Notice(*row) for row in rows)
 
     def unfinished(self) -> frozenset[FeedName]:
-        """Return the feeds with notices that are still to be sent."""
+        """Return the feeds with unsent notifications."""
         which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, _IS_DUE).distinct()
         with reading(self._engine) as connection:
             return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
 
     def note(self, feed: FeedName, recipient: str, wanted: Mapping[str, str]) -> None:
-        """Note what a recipient should know: the causes that there are now, each in words.
+        """Record the current causes for a recipient, each with its text.
 
-        What was sent and is not among them is over; what was not sent yet is forgotten. A cause that comes back before its
-        end was sent has never ended.
+        A sent notification whose cause is missing is over; an unsent one is deleted. A cause that returns before its end was
+        sent continues.
         """
         ours = self._ours(feed, recipient)
         with writing(self._engine) as connection:
@@ -179,7 +180,7 @@ class NoticesSent:
             connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
 
     def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
-        """Return what is still to be sent to a recipient about a feed; no other process gets it meanwhile."""
+        """Return the unsent notifications for a recipient about a feed, claimed so that no other process sends them meanwhile."""
         which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
         with writing(self._engine) as connection:
             due = connection.execute(_NOTICES.where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
@@ -188,7 +189,7 @@ class NoticesSent:
         return tuple(Notice(*row) for row in due)
 
     def settle(self, sent: Collection[Notice]) -> None:
-        """Record that these were sent; one whose end was sent is forgotten, unless it has begun anew since."""
+        """Record that these were sent; one whose end was sent is deleted, unless its cause has returned since."""
         with writing(self._engine) as connection:
             for notice in sent:
                 if notice.told_at is None:
@@ -199,13 +200,13 @@ class NoticesSent:
                     connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
 
     def release(self, claimed: Collection[Notice]) -> None:
-        """Give back what could not be sent."""
+        """Release claimed notifications that could not be sent."""
         with writing(self._engine) as connection:
             for notice in claimed:
                 connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(claimed_until=None))
 
     def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
-        """Forget what was sent to recipients that a feed does not have any more."""
+        """Delete the notifications to recipients that a feed no longer has."""
         others = (*self._of_feed(feed), NOTICE_SENT.c.recipient.not_in(sorted(recipients)))
         with writing(self._engine) as connection:
             connection.execute(delete(NOTICE_SENT).where(*others))
@@ -220,17 +221,19 @@ class NoticesSent:
         return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
 
     def _is_free(self) -> ColumnElement[bool]:
-        """It is not claimed, or was too long ago; or the clock was set back since, so that the claim would last too long."""
+        """Return the SQL condition that a notification is not claimed, or its claim has expired or lies too far in the future
+        after a clock was set back.
+        """
         now, until = self._now(), NOTICE_SENT.c.claimed_until
         return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRate:
-    """What the workers of a `destination` know of the rate limit of one `route`, as text that one of them changes at a time.
+    """The shared state of the rate limiters of one `route` of a `destination`, as text that one worker changes at a time.
 
-    The clock is the database's own on PostgreSQL, and `now` (aware times) on SQLite, which only processes of one host use. Every
-    call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
+    The clock is the database's own on PostgreSQL, and `now` (aware times) on SQLite, which only processes of one host use.
+    Every call raises `StateUnavailableError` or `StateBusyError` if the state DB fails.
     """
 
     engine: Engine
@@ -239,12 +242,12 @@ class SharedRate:
     now: Callable[[], datetime]
 
     def read(self) -> tuple[str, float]:
-        """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
+        """Return the text ("" at first) and its age in seconds, which is negative after a clock was set back."""
         with reading(self.engine) as connection:
             return self._read(connection, self._row)[:2]
 
     def change(self, compute: Callable[[str, float], str]) -> None:
-        """Replace the text by what `compute` makes of it and its age, while every other worker that would do the same waits."""
+        """Replace the text by the result of `compute` for the text and its age, while other workers wait."""
         with writing(self.engine) as connection:
             blank = {"destination": self.destination, "route": self.route, "version": 0, "pace": "", "updated_at": self.now()}
             connection.execute(insert_if_new(connection, ROUTE_PACE), blank)

@@ -1,4 +1,4 @@
-"""Opening the state DB: made where it is missing, its schema upgraded to ours while no run is at work."""
+"""Opens the state DB: creates it if missing, and upgrades its schema while no run works on it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory lock
 
 
 def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
-    """Open the state DB at a SQLAlchemy URL, create it where it is missing, and upgrade its schema to ours.
+    """Open the state DB at a SQLAlchemy URL, create it if missing, and upgrade its schema.
 
-    A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
-    one another. `upgrades` False changes nothing, and connects only when the state DB is first used.
-
-    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `HeldByAnotherError` while a run of an
-    earlier version works with older tables, `StateUnavailableError` where a person must mend something (a file or a role
-    without rights, damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
+    A settled answer survives a power loss once its transaction returns. Processes that start at the same time wait for one
+    another. With `upgrades` False nothing is changed, and the connection is made on first use. Raises `ConfigError` for a URL
+    that names no database or a schema newer than ours, `HeldByAnotherError` while a run of an earlier version works with older
+    tables, `StateUnavailableError` if a person must correct something (permissions, damage, a wrong password), `StateBusyError`
+    if it is locked or cannot be reached at the moment.
     """
     address = parse(url)
     folder = Path(str(address.database)).parent
@@ -53,7 +52,7 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
 
 @contextmanager
 def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
-    """Open the state DB for the length of the block, made where there is none. Raises what `open_database` raises."""
+    """Open the state DB during the block, creating it if missing. Raises as `open_database`."""
     engine = open_database(url, upgrades=upgrades)
     try:
         yield engine
@@ -63,7 +62,7 @@ def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
 
 @contextmanager
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
-    """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
+    """Open the state DB during the block; yield None if it does not exist. Raises as `open_database`."""
     address = parse(url)
     if is_sqlite_file(address) and not Path(str(address.database)).exists():
         yield None
@@ -108,7 +107,7 @@ def _bring_to_head(engine: sa.Engine) -> None:
 
 
 def check_revision(revision: str | None, what: str) -> None:
-    """Check that a schema can be read or upgraded. Raises `ConfigError`, which names `what` has it."""
+    """Check that a schema can be read or upgraded. Raises `ConfigError`; `what` names the file or database in it."""
     if revision is None or is_known(revision):
         return
     if revision < OLDEST:
@@ -123,7 +122,7 @@ def check_revision(revision: str | None, what: str) -> None:
 
 
 def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
-    """Do not change the tables of a run at work: it would fail in the middle."""
+    """Raise an error if a run is working: changing its tables would make it fail."""
     is_server = connection.dialect.name == "postgresql"
     now = server_now() if is_server else sa.null()
     leases = sa.select(LEASE, SCOPE.c.feed, now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
@@ -133,7 +132,7 @@ def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
                 lease,
                 what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
                 f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {lease.feed} is held by",
-                hint="wait for that run to end, or stop it, then start again; a dead one lets go within a minute",
+                hint="wait for that run to end, or stop it, then start again; the lease of a killed run ends within a minute",
             )
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that are for their owner alone: what we keep holds partners' rows and the bodies of events."""
+"""Private files and folders: what we store contains partners' rows and the bodies of events."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from contextlib import suppress
 from pathlib import Path
 
 OURS = ".eventsync"
-"""The folder of this name is ours wherever it lies, so its rights may be narrowed; other existing folders stay as they are."""
+"""Folders with this name are ours anywhere, so their permissions may be restricted; other existing folders are left as they
+are.
+"""
 
 _OTHERS = 0o077
 
 
 def keep_private() -> None:
-    """Make all that this process and its children create from now on private: for processes that write what we keep.
+    """Make all files that this process and its children create private: for processes that write the state.
 
-    Files that a person asked for at a path follow the person's umask; commands that write such files do not call this.
+    Files that a person asked for at a path follow the umask; commands that write such files do not call this.
     """
     os.umask(_OTHERS)
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder with those above it that are missing, all private; narrow those that are ours.
+    """Create a folder and its missing parents, all private; restrict those that are ours.
 
     Raises `OSError`.
     """
@@ -34,9 +36,9 @@ def make_private_folder(folder: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Make an empty file unless it is there, and narrow it otherwise; a place where that fails is left to the caller.
+    """Create an empty private file, or restrict an existing one; failures are left to the caller to notice.
 
-    A file that is there is never opened: closing it would release the locks that SQLite holds on it in this process.
+    An existing file is never opened: closing it would release SQLite's locks on it in this process.
     """
     with suppress(OSError):
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -44,7 +46,7 @@ def make_private_file(file: Path) -> None:
 
 
 def narrow(path: Path) -> None:
-    """Take the rights of others away from what belongs to this user."""
+    """Remove the permissions of other users from a file or folder of this user."""
     with suppress(OSError):
         found = path.stat()
         if found.st_mode & _OTHERS and found.st_uid == os.geteuid():

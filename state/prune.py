@@ -1,6 +1,6 @@
-"""Deleting history that is older than some days: problems, accounts of runs, answers, backfills that ended, notices.
+"""Deletes history older than some days: problems, accounts of runs, answers, ended backfills, notifications.
 
-No entry of the ledger is ever deleted, nor anything else that keeps a row from being sent twice.
+Ledger entries, and anything else that keeps a row from being sent twice, are never deleted.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
-"""They may have thousands of slices each."""
+"""Backfills per page; each may have thousands of slices."""
 _IS_ENDED = BACKFILL.c.state != BackfillState.OPEN.value
 _Clause = ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many were taken out, or would be. `problems`: rows that were rejected, held or warned of, with their raw cells;
-    `runs`: accounts of runs; `answers`: of rows that are delivered; `backfills`: with their slices, done or cancelled;
-    `notices`: that something is over, which did not reach their recipients in all that time.
+    """How many records were deleted, or would be. `problems`: rejected, held or warned rows with their raw cells; `runs`:
+    accounts of runs; `answers`: those of delivered rows; `backfills`: done or cancelled ones with their slices; `notices`:
+    unsent ends of causes.
 
-    `standing_problems`, `telling_runs` and `open_backfills` are as old and stay: those on a feed's present list, those that a
-    feed's next run, its brakes or a person may still need, and those of which slices are left.
+    `standing_problems`, `telling_runs` and `open_backfills` are as old but kept: those on a feed's current list; those that the
+    next run, its brakes or a person may need; and those with unfinished slices.
     """
 
     problems: int = 0
@@ -47,11 +47,10 @@ class Pruned:
 
 
 def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, is_dry: bool = False) -> Pruned:
-    """Delete what was last seen, begun, answered or ended before an instant; `is_dry` only counts it.
+    """Delete what was last seen, started, answered or ended before a time; with `is_dry` only count it.
 
-    Runs may be at work meanwhile: it goes page by page, each in one transaction beside which no stage of that feed can write.
-    `advance` is called with how many more are done. Raises `StateUnavailableError` or `StateBusyError`; what is deleted by then
-    stays so.
+    Runs may work meanwhile: each page is one transaction, during which no stage of that feed can write. `advance` is called
+    with the number of deleted records. Raises `StateUnavailableError` or `StateBusyError`; earlier pages stay deleted.
     """
     with reading(engine) as connection:
         scopes = connection.execute(select(SCOPE.c.id).order_by(SCOPE.c.id)).scalars().all()
@@ -78,7 +77,7 @@ def _count(connection: Connection, table: Table, which: _Clause) -> int:
 
 
 def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator[tuple[str, int]]:
-    """Delete page by page, each in a transaction of its own, and yield what each page had."""
+    """Delete in pages, each in its own transaction, and yield the kind and number of each page."""
     for scope_id in scopes:
         for name, table, key, old in _HISTORY:
             count = 1
@@ -104,7 +103,9 @@ def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator
 
 
 def _old_problems(connection: Connection, scope_id: int, before: datetime) -> _Clause:
-    """Those that are not on the feed's present list. A warning is on it as long as its entry is there."""
+    """Return the condition for old problems that are not on the feed's current list. A warning is listed as long as its entry
+    exists.
+    """
     lists = _needed_runs(connection, scope_id, for_brakes=False)
     has_entry = exists().where(ENTRY.c.scope_id == PROBLEM.c.scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
     is_warning = and_(PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "", has_entry)
@@ -118,22 +119,22 @@ def _old_runs(connection: Connection, scope_id: int, before: datetime) -> _Claus
 
 
 def _old_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
-    """Of delivered rows alone, and of none that a person has decided about: that answer says what was decided, and by what."""
+    """Return the condition for old answers of delivered rows without a decision; with one, the answer records it."""
     is_delivered = and_(ENTRY.c.state == EntryState.DELIVERED.value, ENTRY.c.decision.is_(None))
     return and_(ENTRY.c.scope_id == scope_id, is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.updated_at < before)
 
 
 def _old_earlier_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
-    """Of events that a later draft has replaced."""
+    """Return the condition for old answers of events that a later draft has replaced."""
     ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
     return and_(EARLIER.c.entry_id.in_(ours), EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
 
 
 def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> list[str]:
-    """Return the runs of a feed that are needed, however old.
+    """Return the runs of a feed that are kept whatever their age.
 
-    The last run that read, whose list is the feed's; the one of the gate; those that never ended. `for_brakes`: also the last
-    run, and the whole reads by which a brake, or a rehearsal of one, knows what is usual.
+    These are the last run that read, whose list is the feed's; the one that set the gate; and those that never ended.
+    `for_brakes`: also the last run, and the full reads that the brakes compare with.
     """
     runs = select(RUN.c.id).where(RUN.c.scope_id == scope_id)
     latest = runs.order_by(RUN.c.started_at.desc(), RUN.c.id)
@@ -149,7 +150,7 @@ def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> 
 
 
 def _old_notices(before: datetime) -> _Clause:
-    """Of causes that are over, and not being sent at this moment; what still stands is sent, however late."""
+    """Return the condition for old notifications whose cause is over and that are not being sent; open causes are still sent."""
     is_free = or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until < before)
     return and_(NOTICE_SENT.c.is_over, NOTICE_SENT.c.noted_at < before, is_free)
 
@@ -160,4 +161,4 @@ _HISTORY = (
     ("answers", ENTRY, ENTRY.c.id, _old_answers),
     ("answers", EARLIER, EARLIER.c.entry_id, _old_earlier_answers),
 )
-"""Name in `Pruned`, table, key by which it is paged, and what of it is old."""
+"""For each kind in `Pruned`: the table, the key for paging, and the condition for old records."""

@@ -1,4 +1,4 @@
-"""What the ledger shows to people, as plain records: feeds, runs, entries, problems."""
+"""Read-only queries of the ledger for people: feeds, runs, entries, problems, as plain records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.alternatives import KnownRows, all_known, find_named
+from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
@@ -27,7 +27,9 @@ from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who holds a feed. `expires_at` in the past, or `is_gone`, its process having ended here: the next run takes over."""
+    """The holder of a feed's lease. If `expires_at` is past, or `is_gone` (its process ended on this host), the next run takes
+    over.
+    """
 
     name: str
     host: str
@@ -39,9 +41,9 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run as it was recorded; what it did not reach is None. `notices`: what it noticed of the service as a whole.
+    """The record of one run; steps that it did not reach are None. `notices`: messages about the service as a whole.
 
-    `pace`: how fast it went, in numbers; empty where it did not send.
+    `pace`: its speed, in numbers; empty if it sent nothing.
     """
 
     book: FeedScope
@@ -61,16 +63,15 @@ class RunRecord:
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
     standing: Mapping[Waiting, standing.OpenRows] | None = None
-    """What waited for a person when it ended; None for runs of earlier versions."""
+    """What waited for a person at its end; None for runs of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """Where one feed stands. `counts` has every state. Of the drift that waits for a person (`drifted`), `to_publish` are drafts
-    that the source calls published, `cancelled` events that it has called off, `returned` rows whose events were removed.
-
-    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored, which
-    `counts` has as well. `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
+    """The status of one feed. `counts`: entries by state. Of the drift that waits for a person (`drifted`), `to_publish` are
+    drafts that the source calls published, `cancelled` cancelled events, `returned` rows whose events were removed. `waiting`:
+    what waits for a person, by the names of `rows --state`; `set_aside`: what a person has ignored, also in `counts`.
+    `last_read`: the last run that read the source. `slices_left`: of open backfills.
     """
 
     book: FeedScope
@@ -92,9 +93,9 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProblemRecord:
-    """One row that people must see, with its raw cells; `run_id` is the last run that met it.
+    """One row that people must see, with its raw cells; `run_id`: the last run that met it.
 
-    `event_id`: of an earlier version of the row, which is online; `candidate`: the entry that a held row resembles.
+    `event_id`: the event of an earlier version of the row, which is online; `candidate`: the entry that a held row resembles.
     """
 
     problem_id: int
@@ -112,10 +113,11 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which entries: in one of `states` (empty: any), with the key `row_key` (else: ever met under it), only resent ones.
+    """A filter of entries: `states` (empty: any); `row_key`: the entry's key, or else any key that it ever had; `is_resent`:
+    resent ones only.
 
-    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored, with `waiting` those
-    that would wait; `is_kept`: without those whose events were removed by hand.
+    `waiting`: those that wait for a person for this reason; `is_ignored`: ignored ones, together with `waiting` those that
+    would wait; `is_kept`: without those whose events were removed by hand.
     """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
@@ -134,9 +136,9 @@ _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id ==
 
 
 class LedgerQueries:
-    """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on.
+    """Queries over all feeds of a state DB. Pages are sorted by age: pass the last record's id as `after` for the next page.
 
-    `now`: by this clock, events that are over do not wait for a person; without it, none is over.
+    `now`: the clock by which past events do not wait for a person; without it, none is past.
     """
 
     def __init__(self, engine: Engine, now: Callable[[], datetime] | None = None) -> None:
@@ -149,26 +151,26 @@ class LedgerQueries:
         return self._engine
 
     def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
-        """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
+        """Return all feeds, by destination and name, without counting their entries."""
         scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
             return tuple(FeedScope(*scope) for scope in connection.execute(_of(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
-        """Return where each feed stands, by destination and name."""
+        """Return the status of each feed, by destination and name."""
         scopes = _of(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
             return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
 
     def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
-        """Return one run, None if it never began."""
+        """Return one run, None if it has no record."""
         run = _of(_RUNS, destination, feed).where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
             row = connection.execute(run).one_or_none()
         return None if row is None else _run(row)
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
-        """Return the latest runs, youngest first."""
+        """Return the latest runs, newest first."""
         runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
         with reading(self._engine) as connection:
             return tuple(_run(row) for row in connection.execute(runs))
@@ -183,7 +185,7 @@ class LedgerQueries:
                 named = find_named(connection, scope_id, [which.row_key])
                 others = _filtered(replace(which, row_key=None), scope_id, self._now())
                 page = standing.RECORDS.where(*others, ENTRY.c.id > after, ENTRY.c.id.in_(named))
-                found = connection.execute(page).all() if len(named) == 1 else []
+                found = connection.execute(page).all()
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(
@@ -209,10 +211,10 @@ class LedgerQueries:
     def problems(
         self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
     ) -> tuple[ProblemRecord, ...]:
-        """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
+        """Return one page of the rows that people must see, as listed by a run; without `run_id`, by the last that staged.
 
-        A run that read only a part of the source has on its list what stands from earlier ones. Held rows and warnings are
-        listed for as long as their entries wait, in all runs.
+        The list of a run that read only a part of the source includes what earlier runs listed. Held rows and warnings are
+        listed in all runs while their entries wait.
         """
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -232,12 +234,12 @@ class LedgerQueries:
             after = page[-1].problem_id
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
-        """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
+        """Return which of these events of a destination belong to a row already, by id, with row and feed as text."""
         with reading(self._engine) as connection:
             return find_owners(connection, destination, event_ids)
 
     def first_met(self, problems: Collection[ProblemRecord], *, is_same: bool = True) -> dict[int, datetime]:
-        """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id.
+        """Return since when each of these problems has been listed, by its id, wherever its row was.
 
         `is_same` False: since when its row has had any problem.
         """
@@ -248,13 +250,13 @@ class LedgerQueries:
         with reading(self._engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
 
-    def known_rows(self, book: FeedScope) -> KnownRows:
-        """Return all entries of a feed whose rows may be known by several keys."""
+    def known_rows(self, book: FeedScope, keys: Collection[RowKey] | None = None) -> KnownRows:
+        """Return all entries of a feed whose rows have several possible keys, or those that one of these keys may name."""
         with reading(self._engine) as connection:
-            return all_known(connection, _scope_id(connection, book))
+            return known_rows(connection, _scope_id(connection, book), keys)
 
     def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
-        """Yield the keys of all rows that the feed's ledger knows."""
+        """Yield the keys of all rows in the feed's ledger."""
         with reading(self._engine) as connection:
             streamed = connection.execution_options(yield_per=_PAGE)
             yield from streamed.execute(_of(_ENTRIES, book.destination, book.feed)).scalars()
@@ -288,7 +290,7 @@ def _of(query: Select[Any], destination: str | None, feed: FeedName | None) -> S
 
 
 def _scope_id(connection: Connection, book: FeedScope) -> int:
-    """Return the id of the feed's scope; 0, which none has, where nothing of it was run."""
+    """Return the id of the feed's scope, 0 (which no scope has) if it was never run."""
     ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
     return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
 
@@ -348,7 +350,7 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
 
 
 def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
-    """Count the rows that the last read rejected, and those that earlier ones did and that it has not read again."""
+    """Count the rows rejected by the last read, and those that earlier reads rejected and that it has not read again."""
     if last_read is None or last_read.read is None:
         return {}
     listed = _listed(ProblemKind.REJECTED, scope_id, last_read.run_id, now)
@@ -407,7 +409,7 @@ def _problem(row: _Row, entry: _Row | None, candidates: Mapping[int, OtherEntry]
 
 
 def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
-    """Return when the last run of each feed ended that published and left with exit code 0; feeds without one are left out."""
+    """Return when the last run of each feed ended that published with exit code 0; feeds without one are absent."""
     latest = select(SCOPE.c.destination, SCOPE.c.feed, func.max(RUN.c.finished_at)).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
     ended = latest.where(RUN.c.exit_code == 0, RUN.c.publish_account.is_not(None)).group_by(SCOPE.c.destination, SCOPE.c.feed)
     with reading(engine) as connection:
@@ -416,9 +418,10 @@ def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedSco
 
 
 def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
-    """Return when each feed last ran: the end of its latest run, or its begin while it has none; feeds without one are left out.
+    """Return when each feed last ran: the end of its latest run, or the start of one without an end; feeds without runs are
+    absent.
 
-    Runs that left with a `silent` exit code have not run the feed; those launched `beside` its schedule do not count.
+    Runs with a `silent` exit code have not run the feed; those launched `beside` its schedule do not count.
     """
     says = or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
     latest = select(func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)

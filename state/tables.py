@@ -1,6 +1,6 @@
-"""The tables of the state DB. They never leave this package.
+"""The tables of the state DB. They are not used outside this package.
 
-SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the same tables.
+SQLModel declares them; statements on the hot path use SQLAlchemy Core on the same tables.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from state.enums import EntryState, GateState, Phase
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An instant: aware and in UTC on the way in and on the way out; a naive value is refused.
+    """A column type for times: aware, in UTC when stored and loaded; a naive value is refused.
 
-    SQLite has no such type: there it is ISO 8601 text of one fixed width, which sorts as time does.
+    On SQLite, which has no such type, it is ISO 8601 text of a fixed width, which sorts by time.
     """
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
-        """Text on SQLite, `timestamptz` elsewhere."""
+        """Return text for SQLite, `timestamptz` otherwise."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(sa.String(32))
         return dialect.type_descriptor(sa.DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | str | None:
-        """Refuse a naive time, store any other in UTC."""
+        """Convert a time to UTC; raise ValueError for a naive one."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -49,20 +49,20 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class PlainText(TypeDecorator[str]):
-    """Text that both databases take: what neither of them can keep is spelt out on the way in, see `storable`."""
+    """A column type for text; characters that one of the databases cannot store are escaped, see `storable`."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 # the signature is SQLAlchemy's
-        """Spell out what cannot be kept."""
+        """Escape what cannot be stored."""
         return None if value is None else storable(value)
 
 
 def storable(text: str) -> str:
-    r"""Spell out what no database takes as text: NUL, and the halves of characters that a bad encoding leaves behind.
+    """Escape what no database stores as text: NUL, and lone surrogates from a wrong encoding.
 
-    Texts that differ stay different as long as a backslash in them is doubled, as it is in row keys.
+    Different texts stay different as long as their backslashes are doubled, as they are in row keys.
     """
     if text.isprintable():  # neither of the two is, and asking costs next to nothing
         return text
@@ -70,7 +70,7 @@ def storable(text: str) -> str:
 
 
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-"""64-bit identity; SQLite counts by itself only in a column of the exact type INTEGER."""
+"""A 64-bit id; SQLite generates ids only in a column of exactly the type INTEGER."""
 METADATA = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -83,7 +83,7 @@ METADATA = sa.MetaData(
 
 
 class Row(SQLModel):
-    """The base of all tables: a catalogue of names of our own, apart from any other SQLModel in the process."""
+    """The base of all tables, with our own metadata, separate from any other SQLModel in the process."""
 
     metadata: ClassVar[sa.MetaData] = METADATA
 
@@ -94,7 +94,7 @@ class Row(SQLModel):
 
 
 class BackfillHead(Row, table=True):
-    """A window of a feed's past that a person asked for; `plan` is written and read by the caller."""
+    """A requested window of a feed's past; `plan` is defined by the caller."""
 
     __tablename__ = "backfill"
     __table_args__ = (sa.Index(None, "destination", "feed"),)
@@ -109,7 +109,7 @@ class BackfillHead(Row, table=True):
 
 
 class SliceRow(Row, table=True):
-    """A part of such a window: its ISO days, how far it has come, and the run that was last at it, by its `claim`."""
+    """A slice of a backfill: its ISO days, its progress, and the last run that worked on it, by its `claim`."""
 
     __tablename__ = "backfill_slice"
 
@@ -128,17 +128,17 @@ class SliceRow(Row, table=True):
 
 
 def _partial_index(name: str, column: str, where: str) -> sa.Index:
-    """An index of the few entries that people look for; the many others cost nothing."""
+    """Return a partial index for the few entries that people search for; the others do not need one."""
     return sa.Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
 class Scope(Row, table=True):
-    """One feed at one destination: its gate, and what the last complete whole read of its source looked like.
+    """One feed at one destination: its gate, and facts about its last complete full read.
 
-    `released_id`: the highest entry that a gate has let out by itself, no person needed. `cursor`: the bookmark of a source
-    that is read by what changed, "" if the next read is a full one; `cursor_fit`: what its rows were mapped by. `marked_id`: the
-    highest entry that `duplicate_mark` covers. `stopped_by`: why its last drain was stopped, if that was an outage or a
-    systemic refusal and no row has passed since; "" otherwise.
+    `released_id`: the highest entry that a gate has released without a person. `cursor`: the bookmark of an incremental source,
+    "" if the next read is a full one; `cursor_fit`: the mapping of the rows before it. `marked_id`: the highest entry in
+    `duplicate_mark`. `stopped_by`: why its last drain was stopped, if by an outage or a systemic refusal without a delivered
+    row since; "" otherwise.
     """
 
     __table_args__ = (sa.UniqueConstraint("destination", "feed"),)
@@ -165,33 +165,33 @@ class Scope(Row, table=True):
 
 
 class SideBySide(Row, table=True):
-    """Two scopes of one service that a person lets deliver side by side: neither holds the other's rows as duplicates."""
+    """Two scopes of one service that deliver the same rows by a person's decision: neither holds the other's rows as
+    duplicates.
+    """
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     other_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
 
 
 class LedgerEntry(Row, table=True):
-    """One row of one feed, for ever: what was or will be said to the service about it, and what it answered.
+    """The permanent entry of one row of one feed: what was or will be sent to the service, and its answer.
 
-    `id` grows with age, and is never used twice. `attempts` counts the requests begun with the pinned body under the
-    present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer, and
-    `is_limited` says that all of these were answered 429. `copies` counts the attempts that may have created an event, over
-    all runs and keys, one that is under way included: a service that ignores idempotency keys may have so many events of the
-    row. `refused_request_id` and `denied_request_id` name the last refusal and the last
-    denial of access under the present key, "" if there was none. `past_at`: since when the row is gone from its source, its
-    event being over by then, which is no news; `vanished_at` is for all others.
+    `id` grows with age, and is never reused. `attempts`: the requests begun with the pinned body under the current key;
+    `unanswered_at`: the time of the first of them that may have reached the service without a definitive answer; `is_limited`:
+    all of these were answered 429. `copies`: the attempts that may have created an event, over all runs and keys, including one
+    in flight; a service that ignores idempotency keys may have that many events of the row. `refused_request_id`,
+    `denied_request_id`: the request ids of the last refusal and the last denial of access under the current key, "" if none.
+    `past_at`: when the row was gone from its source after its event; `vanished_at`: in all other cases. `ends_at`: when the
+    event of the baseline is over: its end, or its start if it has none. The **baseline** is what the service shows as far as we
+    know: `baseline_body` and `baseline_fingerprint` if a person confirmed it (`--applied`), else NULL for the pinned body.
+    `twin_digest`: the duplicate digest of the baseline, or of the pinned body before delivery. `ignored_fingerprint`: the
+    source's payload when a person last ignored the entry. `candidate_id`: for `held`, the entry that the row resembles; for
+    `superseded`, the entry that has its event now. `removed_at`: when a person reported the event as removed from the service.
+    `vanished_by`: the rule that leaves the row out, "" if it is gone from its source. `undo`: JSON of the columns before the
+    last decision.
 
-    `ends_at`: when the event of the baseline is over: its end, or its start where it has none. The **baseline** is what the
-    service shows as far as we know: `baseline_body` and `baseline_fingerprint` where a person said so (`--applied`), else NULL
-    for the pinned body. `twin_digest` is the duplicate digest of the baseline, or the pinned body's before delivery.
-    `ignored_fingerprint`: what the source asked for when a person last ignored the entry. `candidate_id`: for `held`, the entry
-    that the row resembles; for `superseded`, the entry that has its event now. `removed_at`: when a person said that the event
-    is gone from the service. `vanished_by`: the rule that leaves the row out, "" where it is gone from its source. `undo`: JSON
-    of the columns before the last decision.
-
-    The body of a `held` entry is what the last read asked for; it is pinned on release. It is empty in an entry that an upgrade
-    made, until the next read.
+    The body of a `held` entry is the payload of the last read; it is pinned on release. It is empty in an entry created by an
+    upgrade, until the next read.
     """
 
     __table_args__ = (
@@ -253,9 +253,9 @@ class LedgerEntry(Row, table=True):
 
 
 class DuplicateMark(Row, table=True):
-    """Index of duplicate digests over all feeds: an entry's `twin_digest` begins, or once began, with the mark.
+    """Index of duplicate digests over all feeds: the mark is the beginning of a present or former `twin_digest` of the entry.
 
-    Derived from `ledger_entry` alone. No foreign keys, which the database would check row by row.
+    It is derived from `ledger_entry`. It has no foreign keys, which the database would check row by row.
     """
 
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -265,9 +265,9 @@ class DuplicateMark(Row, table=True):
 
 
 class KnownAs(Row, table=True):
-    """A key that the row of an entry was met under, where rows may be known by several: its digest, and its `columns`.
+    """A key that the row of an entry had, for feeds with several possible keys: its digest, and its `columns`.
 
-    No foreign keys, which the database would check row by row.
+    It has no foreign keys, which the database would check row by row.
     """
 
     __table_args__ = (sa.Index(None, "entry_id"), {"sqlite_with_rowid": False})
@@ -279,10 +279,10 @@ class KnownAs(Row, table=True):
 
 
 class EarlierEvent(Row, table=True):
-    """An event that was delivered for a row before a change of that row was drafted again, as its entry said it then.
+    """An event that was delivered for a row before a change of it was drafted again, with the entry's columns at that time.
 
-    `is_let_out`: a gate has since let out the draft that took its place. `ends_at`: when the event is over. `removed_at`: when a
-    person said that the event is gone from the service.
+    `is_let_out`: a gate has since released the draft that replaced it. `ends_at`: when the event is over. `removed_at`: when a
+    person reported the event as removed from the service.
     """
 
     entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
@@ -305,10 +305,11 @@ class EarlierEvent(Row, table=True):
 
 
 class ProblemEntry(Row, table=True):
-    """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
-    sighting, `digest` covers its kind, place, reasons and raw cells. `listed_run`: the last run on whose list it is, which
-    has not met it where only a part of the source was read; "" once its row was read again and came to something else.
-    A warning stays listed on the list of every run, until its row or the mapping changes.
+    """A row that people must see, stored once while it is unchanged: `run_id` and `seen_at` are its last sighting, `digest`
+    covers its kind, place, reasons and raw cells. `listed_run`: the last run that lists it, which may not have read it if it
+    read only a part of the source; "" once the row was read again with another outcome.
+
+    A warning stays on the list of every run until its row or the mapping changes.
     """
 
     __tablename__ = "problem_row"
@@ -333,7 +334,7 @@ class ProblemEntry(Row, table=True):
 
 
 class RowDigestPart(Row, table=True):
-    """The row digests of a feed's last whole read that begin with the byte `part`, in order, and the entry of each."""
+    """The row digests of a feed's last full read that begin with the byte `part`, sorted, and the entry of each."""
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     part: int = Field(primary_key=True)
@@ -342,7 +343,7 @@ class RowDigestPart(Row, table=True):
 
 
 class SyncRun(Row, table=True):
-    """One run of one feed: who launched it, how far it came, its accounts, what it noticed of the service, how fast it went."""
+    """One run of one feed: who launched it, its progress, accounts, messages about the service, and speed."""
 
     __table_args__ = (sa.Index(None, "scope_id", "started_at"),)
 
@@ -367,7 +368,7 @@ class SyncRun(Row, table=True):
 
 
 class LeaseRow(Row, table=True):
-    """Who may stage and publish a feed. The row stays for ever, so that `token` only grows; a free lease has no holder."""
+    """The lease of a feed. The row is permanent, so that `token` only grows; a free lease has no holder."""
 
     __tablename__ = "lease"
 
@@ -384,7 +385,7 @@ class LeaseRow(Row, table=True):
 
 
 class RoutePace(Row, table=True):
-    """What the workers of a destination have learned together about one route's limit; `version` grows with each change."""
+    """The shared state of a route's rate limiters; `version` grows with each change."""
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     route: str = Field(primary_key=True, sa_type=PlainText)
@@ -394,7 +395,7 @@ class RoutePace(Row, table=True):
 
 
 class ServiceNote(Row, table=True):
-    """What was last known of a service as a whole, by name: the version of its classifications, its contract's digest."""
+    """Facts about a service as a whole by name: the version of its classifications, its contract's digest."""
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     name: str = Field(primary_key=True, sa_type=PlainText)
@@ -403,11 +404,11 @@ class ServiceNote(Row, table=True):
 
 
 class NoticeSent(Row, table=True):
-    """A notification about a feed: one row for each cause and recipient, gone once its end is sent.
+    """A notification about a feed: one row for each cause and recipient, deleted once the end of the cause is sent.
 
-    `told_at`: when it was sent, None if it was not; `is_over`: it has ended since, which is still to be sent; `noted_at`: since
-    when it is known, or that it is over. `claimed_until`: until then, a process is sending it. Only the name of a recipient is
-    stored, no address.
+    `told_at`: when it was sent, None if it was not; `is_over`: the cause has ended, which is not sent yet; `noted_at`: when the
+    cause or its end was recorded. `claimed_until`: until then, a process is sending it. Only the recipient's name is stored, no
+    address.
     """
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
@@ -422,7 +423,7 @@ class NoticeSent(Row, table=True):
 
 
 class Media(Row, table=True):
-    """An image that was uploaded: its content's digest, and the id that the service gave it."""
+    """An uploaded image: the digest of its content, and the service's id."""
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     content_digest: bytes = Field(primary_key=True)
@@ -431,7 +432,7 @@ class Media(Row, table=True):
 
 
 class MediaAddress(Row, table=True):
-    """What was found at an image's address when it was last fetched."""
+    """The content found at an image's address when it was last fetched."""
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     url: str = Field(primary_key=True, sa_type=PlainText)
@@ -441,7 +442,7 @@ class MediaAddress(Row, table=True):
 
 
 NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
-"""The drift columns of an entry whose source asks for what the service shows."""
+"""The drift columns of an entry without drift."""
 SCOPE: sa.Table = METADATA.tables["scope"]
 ENTRY: sa.Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: sa.Table = METADATA.tables["duplicate_mark"]

@@ -1,4 +1,4 @@
-"""Whether a state DB is sound: its file, its tables, every entry of the ledger, every account of a run. Changes nothing."""
+"""Verifies a state DB without changing it: its file, its tables, every entry of the ledger, every account of a run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from state.ledger.accounts import load_answer, load_publish, load_read, load_rep
 from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
 from state.opening import schema_revision
-from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, KNOWN_AS, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
-"""What is checked: the file and its tables as such, an entry, its key, its pinned body, its event id, a run's accounts."""
+"""The subject of a finding: the file, the tables, an entry, its key, its pinned body, its event id, or a run's accounts."""
 Record = Row[*tuple[Any, ...]]
 
 _PAGE = 1_000
@@ -53,7 +53,7 @@ _ROWS = select(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key).join(ENTRY, E
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it must be. `which`: the row's key, or the run's id, "" where it is neither."""
+    """One error in the state DB. `which`: the row's key or the run's id, "" if it is neither."""
 
     check: Check
     problem: str
@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was checked, and everything that was found. `schema` is the revision of the tables, None without any."""
+    """The result of a verification. `schema`: the revision of the tables, None without any."""
 
     schema: str | None
     entries: int
@@ -73,9 +73,9 @@ class Examination:
 
 
 def examine(engine: Engine) -> Examination:
-    """Check all of it, in one reading. Where the file is damaged, what could not be read is a finding too.
+    """Verify a state DB in one read transaction. Unreadable parts of a damaged file are findings too.
 
-    Raises `StateUnavailableError` or `StateBusyError` where the state DB cannot be read at all.
+    Raises `StateUnavailableError` or `StateBusyError` if the state DB cannot be read at all.
     """
     findings: list[Finding] = []
     counts = Counter[str]()
@@ -89,6 +89,7 @@ def examine(engine: Engine) -> Examination:
                 findings += _check_rows(connection, counts)
                 findings += _check_uniqueness(connection)
                 findings += _check_marks(connection)
+                findings += _check_known_keys(connection)
                 for run in _streamed(connection, _RUNS):
                     counts["runs"] += 1
                     findings += _check_run(run)
@@ -100,8 +101,8 @@ def examine(engine: Engine) -> Examination:
 def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Finding]:
     """Check the entries and the earlier events.
 
-    A body that does not agree with its fingerprint is in doubt until all were read: an image that could not be used was left
-    out of its body, with its address. In a feed with images such a body is sound.
+    A body that does not match its fingerprint is reported only if its feed has no images: an unusable image was left out of its
+    body together with its address, so such a body is sound.
     """
     with_covers: set[tuple[str, str]] = set()
     in_doubt: list[Finding] = []
@@ -146,7 +147,7 @@ def _unknown_words(entry: Record) -> Iterator[str]:
     for name, column, known in _CLOSED_CHOICES:
         value = getattr(entry, column)
         if value is not None and value not in known:
-            yield f"its {name} is {value!r}, which means nothing to us"
+            yield f"its {name} is {value!r}, which is not a known value"
     try:
         _ = entry.answer and load_answer(entry.answer)
     except ValueError:
@@ -171,7 +172,7 @@ def _streamed(connection: Connection, query: Any) -> Iterator[Record]:
 
 
 def _check_file(connection: Connection) -> Iterator[Finding]:
-    """SQLite checks each page and each index; PostgreSQL looks after its own."""
+    """Check each page and index of a SQLite file; PostgreSQL checks its own."""
     if connection.dialect.name != "sqlite":
         return
     for reply in connection.exec_driver_sql("PRAGMA integrity_check").scalars():
@@ -205,7 +206,7 @@ def _check_uniqueness(connection: Connection) -> Iterator[Finding]:
     taken = select(*event).where(events.c.event_id.is_not(None)).group_by(*event).having(func.count() > 1).subquery()
     is_taken = and_(taken.c.destination == events.c.destination, taken.c.event_id == events.c.event_id)
     for row in connection.execute(select(events).join(taken, is_taken)):
-        problem = f"event {row.event_id} is another row's too, or stands here twice"
+        problem = f"event {row.event_id} is another row's too, or occurs here twice"
         yield Finding("event", problem, row.destination, row.feed, row.row_key)
 
 
@@ -221,6 +222,14 @@ def _check_marks(connection: Connection) -> Iterator[Finding]:
     for row in connection.execute(unmarked):
         problem = f"{row.entries} entries are not in the index of duplicates: copies of them would not be held"
         yield Finding("tables", problem, row.destination, row.feed)
+
+
+def _check_known_keys(connection: Connection) -> Iterator[Finding]:
+    """Check that each key that a row was met under is that of an entry of its feed: no database checks it."""
+    of_feed = and_(ENTRY.c.id == KNOWN_AS.c.entry_id, ENTRY.c.scope_id == KNOWN_AS.c.scope_id)
+    strays = select(func.count()).select_from(KNOWN_AS).where(~exists().where(of_feed))
+    if count := connection.execute(strays).scalar_one():
+        yield Finding("tables", f"{count} keys that rows are known by belong to no entry of their feed")
 
 
 def _check_run(run: Record) -> Iterator[Finding]:

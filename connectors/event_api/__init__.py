@@ -1,3 +1,1 @@
-"""Events out: the client of the Event Publishing API. `delivery.EventApi` is its door; routes, answers, lists, media, transport
-and the contract check are its topics.
-"""
+"""The client of the Event Publishing API. Its entry point is `delivery.EventApi`."""

@@ -1,7 +1,7 @@
-"""What the answers of the service mean: a pure reading of status, headers and body.
+"""Interprets the service's answers by status, headers and body, without side effects.
 
-Tolerant of fields that the service adds, strict about the types of those that are read. Nothing here raises on what a stranger
-might send.
+Unknown fields are ignored, the types of known fields are checked strictly. Nothing here raises an exception because of an
+answer.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from mappings.errors import SyncError
 
 _LONGEST_TEXT = 500
 _PASSING = frozenset({408, 425, 460, 499})
-"""4xx that say nothing about the request but that it took too long, or came too early; the last two are proxies'."""
+"""4xx that a retry may clear: the request took too long or came too early; the last two come from proxies."""
 _TURNED_BACK = frozenset({407, 421})
-"""4xx of what stands before the service: it wants a login of its own, or the connection leads elsewhere."""
+"""4xx from something in front of the service: a proxy that requires a login, or a wrong connection."""
 _IN_PROGRESS = re.compile(
     r"in[ _-]?progress|in[ _-]?flight|under ?way|concurrent|(still|being|currently) (being )?(process|execut|handl|run)"
     r"|not (yet )?(been )?(finish|complet)",
     re.IGNORECASE,
 )
-"""What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
+"""Texts of a 409 whose first request is still being processed; the spec does not show the exact text."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 INDEXES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
 class WireModel(BaseModel):
-    """The base of the service's answers: unknown fields are its freedom to grow, types are never guessed."""
+    """The base of the models of answers: unknown fields are ignored, types are strict."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     @classmethod
     def read(cls, body: bytes) -> Self | None:
-        """Read a body, None where it is something else."""
+        """Parse a body, None if it does not fit the model."""
         try:
             return cls.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK))
         except ValidationError:
@@ -49,17 +49,17 @@ class WireModel(BaseModel):
 
 
 Words = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
-"""Text for people: anything else in its place is left out rather than held against the answer."""
+"""A text for people; a value of another type becomes "", without invalidating the answer."""
 
 
 class _Created(WireModel):
-    """`{ doc: { id, title } }` of a create call. Zero, negative or beyond any database's reach the id is a mistake."""
+    """`{ doc: { id, title } }` of a create call. The id must be positive and fit into 64 bits."""
 
     id: int = Field(validation_alias=AliasPath("doc", "id"), ge=1, lt=2**63)
 
 
 class _Refusal(WireModel):
-    """`{ error: { code, message, requestId, details? } }` (spec, Errors). `code` makes it one of the service."""
+    """`{ error: { code, message, requestId, details? } }` (spec, Errors). `code` is required."""
 
     code: str = Field(validation_alias=AliasPath("error", "code"))
     message: Words = Field("", validation_alias=AliasPath("error", "message"))
@@ -69,14 +69,14 @@ class _Refusal(WireModel):
 
 
 def created_id(body: bytes) -> int | None:
-    """Return `doc.id` of a create answer, None where the body holds no such integer."""
+    """Return `doc.id` of a create answer, None if the body has no such integer."""
     created = _Created.read(body)
     return None if created is None else created.id
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer that arrived whole. `headers` has lower-case names; `body` is cut at a sane length, our key masked."""
+    """A complete HTTP answer. `headers` has lower-case names; `body` is cut at a maximum length, our key masked."""
 
     status: int
     headers: Mapping[str, str]
@@ -84,10 +84,10 @@ class HttpAnswer:
 
 
 class AnswerKind(Enum):
-    """What came of one request."""
+    """The result of one request."""
 
     READ = auto()
-    """2xx with the document that was asked for: it is the `value`, of a creation the event's id."""
+    """2xx with the requested document in `value`; for a creation, the event's id."""
     REFUSED = auto()
     """A definitive 4xx in the service's envelope: nothing was created."""
     NO_ACCESS = auto()
@@ -97,38 +97,38 @@ class AnswerKind(Enum):
     KEY_REFUSED = auto()
     """401, with or without the envelope."""
     KEY_USED = auto()
-    """A bare 409: usually the idempotency key (spec, Errors), but it may mean anything."""
+    """A 409 without an explanation: usually the idempotency key (spec, Errors), but possibly anything."""
     IN_PROGRESS = auto()
-    """409 whose first request is at work, as it says or as it names a time to ask again (`wait_s`)."""
+    """409 while the first request is being processed, by its text or by a time to ask again (`wait_s`)."""
     RATE_LIMITED = auto()
-    """429: the route pauses for `wait_s`, or for as long as we think fit."""
+    """429: the route pauses for `wait_s`, or for an estimated time."""
     FAILING = auto()
-    """408, 425, 499 or 5xx: another attempt may clear it; this one may still have been carried out."""
+    """408, 425, 499 or 5xx: another attempt may succeed; this one may have been carried out."""
     UNREADABLE = auto()
-    """2xx without the document that was asked for: something was done, and we cannot know what."""
+    """2xx without the requested document: the request was carried out with an unknown result."""
     REDIRECTED = auto()
-    """3xx: never followed. A 303 answers a request that was carried out (RFC 9110, 15.4.4); the others lead elsewhere."""
+    """3xx: never followed. A 303 means that the request was carried out (RFC 9110, 15.4.4); others redirect elsewhere."""
     FOREIGN = auto()
-    """A 4xx that is not in the service's envelope: a proxy's."""
+    """A 4xx without the service's envelope, most likely from a proxy."""
     REFUSED_BY_PROXY = auto()
-    """The same about the request itself: the service has not seen it."""
+    """A 4xx from a proxy about the request itself; the service has not received it."""
     ANOTHER_HOST = auto()
-    """The same before the service has ever answered in its own words: most likely it is not the service."""
+    """A 4xx without the service's envelope before any recognised answer: most likely another host."""
     NOT_REACHED = auto()
-    """No connection could be established, or a proxy let nothing through: certainly nothing was done."""
+    """No connection, or a proxy did not pass the request on: certainly not carried out."""
     LOST = auto()
-    """The request left and its answer did not arrive whole: it may have been carried out."""
+    """The request was sent and its answer did not arrive completely: it may have been carried out."""
     CLOSED = auto()
-    """Not sent: the whole route has stopped for `cause`."""
+    """Not sent: the whole route was stopped by `cause`."""
     CIRCUIT_OPEN = auto()
-    """Not sent: the circuit breaker has opened meanwhile."""
+    """Not sent: the circuit breaker has opened."""
     TOO_LATE = auto()
-    """Not sent: the service may have forgotten the key of an attempt that it may have carried out."""
+    """Not sent: the service may have forgotten the key of an earlier attempt that it may have carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What came of one request. `location` of a redirect is without its query."""
+    """The interpretation of one answer. `location` of a redirect has no query."""
 
     kind: AnswerKind
     answer: Answer
@@ -139,7 +139,9 @@ class Meaning:
 
 
 def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = created_id) -> Meaning:
-    """Read one answer; `read` makes a value of a 2xx body, None if it is not what was asked for. `now` is aware. Never raises."""
+    """Interpret one answer. `read` converts a 2xx body to a value, None if it is not the requested document. `now` is aware.
+    Never raises.
+    """
     if 200 <= http.status <= 299:
         value = read(http.body)
         if value is None:
@@ -184,7 +186,7 @@ def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> AnswerKi
 
 
 def _foreign_answer(http: HttpAnswer) -> Answer:
-    """Describe for people an answer that is not in the service's words: its type, its size, its first line."""
+    """Describe an answer without the service's envelope: content type, size, first line."""
     kind = http.headers.get("content-type", "no content type").partition(";")[0]
     first = " ".join(http.body[:200].decode("utf-8", "replace").split())[:80]
     said = f"{kind}, {len(http.body)} bytes" + (f", beginning with: {first}" if first else "")
@@ -192,13 +194,13 @@ def _foreign_answer(http: HttpAnswer) -> Answer:
 
 
 def _cut(text: str) -> str:
-    """Cut a stranger's text to a sane length; replace what no terminal should obey and no database takes as text."""
+    """Cut an untrusted text to a maximum length, and replace characters that terminals or databases cannot take."""
     cut = text[:_LONGEST_TEXT]
     return cut if cut.isprintable() else "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in cut)
 
 
 def in_short(answer: Answer) -> str:
-    """Say what came back in one line, with the request id that support asks for."""
+    """Return a one-line summary of an answer, with the request id for support."""
     said = " ".join(filter(None, (str(answer.status) if answer.status else "", answer.code)))
     about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
     quoted = f" (request {answer.request_id})" if answer.request_id else ""
@@ -206,13 +208,13 @@ def in_short(answer: Answer) -> str:
 
 
 def is_same_place(theirs: str, ours: str) -> bool:
-    """Compare two paths, however the service spells them."""
+    """Return whether two field paths are the same in different spellings, or one ends with the other."""
     one, other = (".".join(filter(None, re.split(r"[./]", INDEXES.sub("", path)))).casefold() for path in (theirs, ours))
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
 def words_of(*texts: str) -> set[str]:
-    """Return the words of texts, without regard to case."""
+    """Return the words of texts in lower case."""
     return set(re.findall(r"\w+", " ".join(texts).casefold()))
 
 
@@ -224,9 +226,9 @@ _MOMENT_S = 1.0  # a reset of so many seconds may be any moment, rounded up: the
 
 
 class RateHint(NamedTuple):
-    """What is stated of a limit: `limit` requests in each window of `window_s`, which ends in `reset_s`; None where it is not.
+    """A rate limit stated by the service: `limit` requests per `window_s`, which ends in `reset_s`; None for unknown values.
 
-    `rest_s`: how long to wait because nothing is left; 0.0 where something is, or where it is back in a moment.
+    `rest_s`: how long to wait because the limit is used up; 0.0 if it is not, or renews at once.
     """
 
     limit: float
@@ -236,12 +238,12 @@ class RateHint(NamedTuple):
 
 
 def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
-    """Return what the headers of one answer state, None where they state nothing, or nothing that makes sense.
+    """Parse the rate limit in an answer's headers, None if there is none or it is implausible.
 
-    `headers` has lower-case names. Read are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
-    and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`,
-    whose reset may be a time of day. Of several limits the one with the lowest rate counts. A limit that is used up for longer
-    than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
+    `headers` has lower-case names. Supported are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
+    and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`, whose
+    reset may be a time of day. Of several limits the one with the lowest rate is returned. A limit that stays used up longer
+    than the answer's `Retry-After` is implausible: `Retry-After` is followed.
     """
     if "ratelimit-policy" in headers or "ratelimit" in headers:
         hint = _structured(headers)
@@ -255,7 +257,7 @@ def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
 
 
 def _structured(headers: Mapping[str, str]) -> RateHint | None:
-    """Read `RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
+    """Parse `RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
     policies = [item for item in _items(headers.get("ratelimit-policy", "")) if item[1].get("q") and item[1].get("w")]
     if not policies:
         return None
@@ -265,7 +267,7 @@ def _structured(headers: Mapping[str, str]) -> RateHint | None:
 
 
 def _three(headers: Mapping[str, str], prefix: str, now_s: float) -> RateHint | None:
-    """Read `RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; what follows the first number may be left out."""
+    """Parse `RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; the part after the first number is optional."""
     limit, remaining, reset = (
         float(text) if _NUMBER.fullmatch(text) else None
         for text in (re.split("[,;]", headers.get(f"{prefix}{name}", ""))[0].strip() for name in ("limit", "remaining", "reset"))

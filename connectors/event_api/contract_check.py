@@ -1,7 +1,7 @@
-"""Contract check: the service's OpenAPI page compared with what a feed can send and with what the worker relies upon.
+"""Contract check: compares the service's OpenAPI page with the payloads of a feed and the requests of this client.
 
-jsonschema validates single documents. Here the question is what all rows of a feed may send: any value or one of a few, always
-or in some rows.
+jsonschema validates single documents; this compares everything that the rows of a feed may send: any value or one of a few, in
+every row or in some.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from mappings.outgoing import Drift, Outgoing, Severity
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
-"""error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
 _UPDATE = "look for a newer eventsync, and ask the service's support"
 _ALL_ROWS = "every row would be refused"
 _KEY_LENGTH = len(idempotency_key("default", FeedName("feed"), RowKey("row")))
-"""All idempotency keys of events have this length."""
+"""The length of every idempotency key of an event."""
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One operation that we call: what we send, what we read of its answers, and what breaks where it differs.
+    """One operation that the client uses: what it sends, what it reads of the answers, and what fails if the page differs.
 
-    `reads`: of successes, the paths with their types; `unread`: what breaks where one is not there.
+    `reads`: paths in successful answers with their types; `unread`: what fails if one of them is missing.
     """
 
     method: str
@@ -50,7 +49,7 @@ class _Use:
         return f"{self.method} {self.path}"
 
     def drift(self, page: str, ours: str, breaks: str = "", severity: Severity | None = None) -> Drift:
-        """Return a difference, as grave for us as this operation is, unless said otherwise."""
+        """Return a difference with this operation's severity and consequence, unless others are given."""
         return Drift(severity or self.severity, str(self), page, ours, breaks or self.breaks, _UPDATE)
 
 
@@ -80,11 +79,11 @@ _UPLOAD = _Use(
 )
 _REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
 MOST = 100
-"""So many differences are reported; a page with more is another service's."""
+"""The most differences to report; a page with more describes another service."""
 
 
 def compare(page: Node, sent: Outgoing) -> tuple[Drift, ...]:
-    """Return the differences between the page and what we do, errors first. Pure; never raises for what a page says."""
+    """Return the differences between the page and our requests, errors first. Pure; never raises because of the page."""
     api = Description(page)
     kinds = api.request_types(api.find(_CREATE.method, API_PREFIX + _CREATE.path))
     schema = next((part for kind, part in kinds.items() if "json" in kind or kind in {"*/*", "application/*"}), None)
@@ -95,12 +94,12 @@ def compare(page: Node, sent: Outgoing) -> tuple[Drift, ...]:
 
 
 def upload_field(page: Node) -> str:
-    """Return the field of the form in which the page wants an image, "" where it shows none."""
+    """Return the form field in which the page expects an image, "" if it describes none."""
     return _upload_form(Description(page))[1]
 
 
 def _upload_form(api: Description) -> tuple[list[str], str]:
-    """Return the fields of the form, and the one that holds a file: OpenAPI 3.0 says `format: binary`, 3.1 `contentMediaType`."""
+    """Return the form's fields, and the one that holds a file: by `format: binary` in OpenAPI 3.0, `contentMediaType` in 3.1."""
     kinds = api.request_types(api.find(_UPLOAD.method, API_PREFIX + _UPLOAD.path))
     form = {name: api.resolve(node) for name, node in api.read(kinds.get("multipart/form-data"))[0].properties.items()}
     files = (name for name, node in form.items() if node.get("format") == "binary" or "contentMediaType" in node)
@@ -108,7 +107,7 @@ def _upload_form(api: Description) -> tuple[list[str], str]:
 
 
 def _of_use(api: Description, use: _Use) -> Iterator[Drift]:
-    """Yield what the page says otherwise of one operation."""
+    """Yield the differences of one operation."""
     path = API_PREFIX + use.path
     operation = api.find(use.method, path)
     if operation is None:
@@ -120,7 +119,7 @@ def _of_use(api: Description, use: _Use) -> Iterator[Drift]:
         yield use.drift("it is deprecated", "we call it", "it may end one day", "warning")
     if operation.security and not any(map(api.takes_bearer, operation.security)):
         names = [name for one in operation.security for name in one]
-        yield use.drift(f"it asks for {_some(names)}, which is no bearer key", "we send `Authorization: Bearer`")
+        yield use.drift(f"it asks for {_some(names)}, which is not a bearer key", "we send `Authorization: Bearer`")
     yield from _of_parameters(api, use, operation)
     kinds = api.request_types(operation)
     fields, file_field = _upload_form(api) if use is _UPLOAD else ([], "")
@@ -158,7 +157,7 @@ def _takes(kind: str, ours: str) -> bool:
 
 
 def _wrong_answer(api: Description, node: Node | None, path: str, kind: str) -> str:
-    """Say how an answer's schema differs at a path; "" where it fits, or does not say."""
+    """Return how an answer's schema differs at a path, "" if it fits or is not described."""
     at, choices = "", api.read(node)
     for step in _STEPS.findall(path):
         at = f"{at}[]" if step == "[]" else f"{at}.{step}".strip(".")
@@ -184,20 +183,20 @@ _FORMS: Mapping[str, frozenset[str]] = {
     "endAt": _MOMENT_FORMS,
     "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
 }
-"""The formats that the page may name for a field, as we write it."""
+"""The formats that the page may give for a field that we write correctly."""
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
 """Formats that free text does not have."""
 
 
 def _of_value(api: Description, sent: Outgoing, node: Node, path: str) -> list[Drift]:
-    """Compare one value with its schema; of alternatives, the one that fits best counts."""
+    """Compare one value with its schema; of several alternatives the best fitting one is used."""
     found = [list(_of_choice(api, sent, choice, path)) for choice in api.read(node)]
     best = min(found, key=lambda drifts: (sum(one.severity == "error" for one in drifts), len(drifts)))
     return best if sent.is_always else list(map(_of_some_rows, best))
 
 
 def _of_some_rows(drift: Drift) -> Drift:
-    """Return the same difference of a field that not every row has."""
+    """Return a difference as a warning, for a field that only some rows have."""
     is_grave = drift.severity == "error"
     return replace(drift, severity="warning", breaks="rows that have it would be refused") if is_grave else drift
 
@@ -224,7 +223,7 @@ def _of_choice(api: Description, sent: Outgoing, schema: Schema, path: str) -> I
 
 
 def _missing(api: Description, sent: Outgoing, schema: Schema, prefix: str) -> Iterator[Drift]:
-    """Yield the required fields that no row has, or not every row."""
+    """Yield the required fields that some or all rows lack."""
     properties = schema.properties
     for name in schema.required:
         path, field = f"{prefix}{name}", sent.fields.get(name)
@@ -243,7 +242,7 @@ def _missing(api: Description, sent: Outgoing, schema: Schema, prefix: str) -> I
 
 
 def _of_fields(api: Description, sent: Outgoing, schema: Schema, prefix: str) -> Iterator[Drift]:
-    """Compare the fields that are known; yield those that are not, unless others may be sent."""
+    """Compare the fields that the page describes; yield the other fields that we send, unless the page allows them."""
     known = schema.properties
     is_open = not known or schema.all("additionalProperties", dict) or schema.all("patternProperties", dict)
     is_closed = False in schema.all("additionalProperties", bool) + schema.all("unevaluatedProperties", bool)
@@ -263,11 +262,11 @@ def _of_fields(api: Description, sent: Outgoing, schema: Schema, prefix: str) ->
 
 
 _Misfit = tuple[str, str, str]
-"""What the page says, what we send, and what helps the rows concerned; "" where all rows are."""
+"""What the page requires, what we send, and a hint for the rows concerned ("" if all rows are)."""
 
 
 def _misfits(sent: Outgoing, schema: Schema, path: str) -> Iterator[_Misfit]:
-    """Yield what the limits of a value refuse."""
+    """Yield the limits of a schema that a value violates."""
     if sent.kind is not None and schema.types is not None and sent.kind not in schema.types:
         yield f"it is of the type {' or '.join(sorted(schema.types))}", f"we send a value of the type {sent.kind}", ""
         return
@@ -307,7 +306,7 @@ def _misfits_of_text(sent: Outgoing, schema: Schema, path: str) -> Iterator[_Mis
 
 
 def _judge(page: str, texts: list[str], wrong: list[str], helps: str, *, is_open: bool = False) -> Iterator[_Misfit]:
-    """Yield a misfit of all rows where all texts that we send are wrong; `is_open`: rows may hold others than these."""
+    """Yield a misfit, of all rows if all texts that we send are wrong; `is_open`: rows may have other texts too."""
     if wrong and len(wrong) == len(texts):
         yield page, f"we send {_some(wrong)}", ""
     elif wrong or is_open:
@@ -315,7 +314,7 @@ def _judge(page: str, texts: list[str], wrong: list[str], helps: str, *, is_open
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits the page's pattern; one that cannot be tried is taken to fit."""
+    """Return whether a text matches the page's pattern; a pattern that cannot be compiled counts as matched."""
     try:
         return len(pattern) > _LONGEST_PATTERN or compile_pattern(pattern).finds(text)
     except PatternError:  # patterns of another dialect are common here
@@ -323,7 +322,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _near(name: str, others: Sequence[str]) -> str:
-    """Return the one of the others that may be the same field under another name, "" if none is likely to be."""
+    """Return the name that is probably a renamed field, "" if none is."""
     found = process.extractOne(name, others, scorer=fuzz.WRatio, score_cutoff=60, processor=str.casefold)
     if found is not None:
         return found[0]

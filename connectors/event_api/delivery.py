@@ -1,11 +1,11 @@
-"""The client of the service: its questions, and from one intent to its verdict.
+"""The service's client: creates events (one intent to one verdict), and requests the account's lists.
 
-Send, wait, send again, within the bounds of the policy, as the answers in docs/ledger.md say.
+An intent is sent repeatedly within the limits of the policy, as the table of answers in docs/ledger.md says.
 
-The circuit breaker stops sending when the service fails, and tries it with one row at a time. It counts attempts over all rows. A
-**failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable answer.
-A **success** is any usable answer, a refusal or a 409 included, and a failure that the service repeats from under the row's key:
-it shows that the service works. A 429 is neither. Each worker has its own.
+The circuit breaker stops sending when the service fails, and then probes it with one row at a time. It counts attempts over all
+rows. A **failure** is an attempt with an unknown result: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable
+answer. A **success** is any usable answer, including a refusal, a 409, and a stored failure that the service repeats for the
+row's key, which shows that the service works. A 429 is neither. Each worker has its own breaker.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 _EARLIER_RUN = 0
-"""Stands among the rows that failed for those of a run before this one."""
+"""Stands for the failed rows of an earlier run."""
 
 
 class CircuitBreaker:
-    """Closed while the service answers; open after one failure more than there are slots, without a success between them.
+    """The circuit breaker: opens after one more failure than there are slots, without a success between them.
 
-    Closed, it lets at most so many requests out that they cannot exceed that number. Open, it lets out one request at a
-    time, always for the same row (the probe). The first success closes it. If the probe uses up its own budget, and other
-    rows have failed as well, it stays open for good: `cause` says why. A row that fails alone is no outage: the next row
-    becomes the probe.
+    Closed, it limits requests so that they cannot exceed that number. Open, it admits one request at a time, always for the
+    same row (the probe). The first success closes it. If the probe uses up its budget and other rows failed as well, it stays
+    open permanently with a `cause`. If only that row failed, the next row becomes the probe.
 
-    `slots` is the number of rows in hand at a time.
+    `slots`: the number of rows delivered at the same time.
     """
 
     def __init__(self, clock: Clock, slots: Callable[[], int]) -> None:
@@ -72,23 +71,23 @@ class CircuitBreaker:
         self._change = asyncio.Event()
 
     def begin_open(self) -> None:
-        """Begin as an earlier run ended: one row goes first, and its failure is that run's failure."""
+        """Start open, after an earlier run that ended in an outage: the first row is the probe."""
         self.is_open = True
         self._rows.add(_EARLIER_RUN)
         self._failing_since = self._clock()
 
     def is_probing(self, row: int) -> bool:
-        """Return whether the row is the one that tries whether the service is back, after others have failed as well."""
+        """Return whether the row is the probe, after other rows have failed as well."""
         return self.is_open and self._probe == row and len(self._rows) > 1
 
     async def admit(self, row: int) -> OutageError | None:
-        """Wait until a request of the row may leave; return the cause if none will."""
+        """Wait until a request of the row may be sent; return the cause if sending has stopped."""
         while self.cause is None and not self._may_leave(row):
             await self._change.wait()
         return self.cause
 
     def take(self, row: int) -> bool:
-        """Let a request of the row out now; return whether it may leave. Each one that leaves must come `back`."""
+        """Admit a request of the row now; return whether it may be sent. The caller must then call `back`."""
         if self.cause is not None or not self._may_leave(row):
             return False
         if self.is_open:
@@ -97,12 +96,12 @@ class CircuitBreaker:
         return True
 
     def back(self) -> None:
-        """Note that a request has its answer, or will have none."""
+        """Record that a request has been answered or has failed."""
         self._out -= 1
         self._wake()
 
     def passed(self) -> None:
-        """Note a success."""
+        """Record a success."""
         if self.cause is None:
             self.is_open, self._probe, self._failures = False, None, 0
             self._rows.clear()
@@ -110,7 +109,7 @@ class CircuitBreaker:
             self._wake()
 
     def failed(self, row: int, attempts: int) -> None:
-        """Note a failure of the row, which has made so many `attempts`. The row with the fewest becomes the probe."""
+        """Record a failure of the row after so many `attempts`. The row with the fewest attempts becomes the probe."""
         if not self._failures and not self.is_open:
             self._failing_since = self._clock()
         self._failures += 1
@@ -122,7 +121,7 @@ class CircuitBreaker:
         self._wake()
 
     def leave(self, row: int, last: str = "") -> None:
-        """Note that the row asks no more. `last`: what its last failure was, where failures have used up its budget."""
+        """Record that the row is finished. `last`: its last failure, if failures have used up its budget."""
         self._in_hand.pop(row, None)
         if last and self.is_probing(row):
             seconds = self._clock() - self._failing_since
@@ -150,28 +149,28 @@ class CircuitBreaker:
 
 
 USED_KEY_ASKS = 4
-"""How often a 409 is met at least before we take it that our earlier attempt will not be shown to us."""
+"""How many 409 at least to receive before concluding that our earlier attempt will never be confirmed."""
 _SAME_FAILURES = 3
-"""So many failures under one request id are one failure, kept under the key and repeated."""
+"""How many failures with the same request id count as one stored failure that is repeated."""
 _SHORTEST_ASK_S = 1.0
-"""How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
+"""The least time between requests if the service names a time to ask again, as their number is unlimited, in seconds."""
 _LONGEST_ASK_S = 5.0
-"""How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
+"""The most time between requests about an unexplained 409, in seconds."""
 _LONG_AGO_S = 3600.0
-"""After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
+"""After this time, in seconds, no request of an earlier run is in flight; its last request may have left after its claim."""
 _UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.UNREADABLE, AnswerKind.REDIRECTED})
-"""After these the event may have been created without our knowing."""
+"""Results after which the event may have been created."""
 _UNSETTLED = frozenset(
     {AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE, AnswerKind.IN_PROGRESS}
 )
 _NEUTRAL = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.REDIRECTED, AnswerKind.ANOTHER_HOST, AnswerKind.REFUSED_BY_PROXY})
-"""For the circuit breaker neither a failure nor a success."""
+"""Results that the circuit breaker counts neither as failure nor as success."""
 _ACCESS = frozenset({AnswerKind.KEY_REFUSED, AnswerKind.SCOPE_MISSING, AnswerKind.NO_ACCESS})
 
 
 @dataclass(slots=True)
 class DeliveryState:
-    """What one call of `deliver` has seen. Times are the route's clock's, in seconds."""
+    """The state of one call of `deliver`. Times are seconds on the route's clock."""
 
     intent: Intent
     policy: RetryPolicy
@@ -180,24 +179,25 @@ class DeliveryState:
     copies: int = 0
     """How many attempts of this call may have created an event."""
     is_recorded: bool = True
-    """The ledger counts the next attempt already: the claim's own, or one after which certainly nothing was created."""
+    """Whether the ledger already counts the next attempt: it belongs to the claim, or nothing was created by the previous one."""
     is_limited: bool = False
-    """An attempt of this call was answered 429."""
+    """Whether an attempt of this call was answered 429."""
     unanswered_since: float | None = None
-    """When the first attempt began that may have been carried out without our seeing its answer: now, or in an earlier run."""
+    """When the first attempt without an answer began, in this or an earlier run, None if there is none."""
     in_progress_until: float = 0.0
-    """Until when such an attempt may still be at work in the service."""
+    """Until when an unanswered attempt may still be processed by the service."""
     has_left: bool = False
-    """Such an attempt is one of this call's."""
+    """Whether an unanswered attempt is one of this call."""
     used_key_answers: int = 0
     in_progress_answers: int = 0
     same_failures: int = 0
     spent_s: float = 0.0
-    """Of the budget: time at the service, and waits between attempts; not the time that rate limiter and circuit breaker took."""
+    """Time counted against the budget: at the service and between attempts, without waits for rate limiter and circuit breaker.
+    """
     last: Meaning | None = None
 
     def __post_init__(self) -> None:
-        """Begin with what the ledger knows of earlier runs."""
+        """Take over what the ledger knows about earlier runs."""
         if self.intent.is_unanswered and not self.intent.is_limited:
             self.unanswered_since = self.started - self.intent.unanswered_s
             is_over = self.intent.quiet_s >= _LONG_AGO_S
@@ -205,7 +205,7 @@ class DeliveryState:
 
     @property
     def may_exist(self) -> bool:
-        """Whether the event may have been created without our knowing. A 429 is no proof that it was not."""
+        """Whether the event may already exist. A 429 does not prove that it does not."""
         return self.unanswered_since is not None or self.intent.is_unanswered or self.is_limited
 
     def is_too_late(self, clock_s: float) -> bool:
@@ -213,7 +213,7 @@ class DeliveryState:
         return self.unanswered_since is not None and clock_s - self.unanswered_since >= self.policy.key_memory_s
 
     def note(self, meaning: Meaning, began: float) -> None:
-        """Note what came back of the attempt that began at `began`."""
+        """Record the result of the attempt that began at `began`."""
         if meaning.kind is AnswerKind.RATE_LIMITED:
             self.is_limited = True
             return
@@ -238,30 +238,30 @@ class DeliveryState:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the service keeps repeating one failure: it stored it under the key, and will not try again."""
+        """Whether the service repeats a failure that it stored under the key, so that retrying is useless."""
         return self.same_failures >= _SAME_FAILURES
 
     def is_used_up(self, clock_s: float) -> bool:
-        """Return whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
+        """Return whether a 409 can no longer be caused by an attempt of ours that is still being processed."""
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.in_progress_until)
 
     def is_settled(self, met: Meaning, clock_s: float) -> bool:
-        """Return whether nothing more is to be asked of the service."""
+        """Return whether no further request is needed."""
         if met.kind is AnswerKind.KEY_USED:
             return self.is_used_up(clock_s)
         return self.is_repeated if met.kind is AnswerKind.FAILING else met.kind not in _UNSETTLED
 
     def is_stored_denial(self, answer: Answer) -> bool:
-        """Whether denied access is, or may be, an earlier answer that the service stored under this row's key.
+        """Return whether a denial of access is, or may be, an earlier answer stored under this row's key.
 
-        It is where it has the earlier one's request id: then nothing else was ever stored there. Under another one it may be,
-        or access is missing still and the event exists, made before our records began: only a person can take that risk.
+        With the request id of an earlier denial it is that one, and nothing else was ever stored. With another id it may be, or
+        access is still missing and the event exists from before our records began; only a person may take that risk.
         """
         denial = self.intent.denial
         return denial is not None and (denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left))
 
     def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
-        """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
+        """Return how long to wait after an inconclusive answer; after a 409 the intervals grow."""
         backoff_s = policy.wait_s(self.attempts, random)
         if met.kind not in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
             return backoff_s
@@ -274,9 +274,9 @@ class DeliveryState:
         return min(max(backoff_s, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
 
     def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
-        """Return whether to give up: attempts, time, or the service's memory of the key would be overrun.
+        """Return whether to give up: the attempts, the time or the service's memory of the key would be exceeded.
 
-        Asking about a bare 409 ends by itself, once our own attempt's time is over.
+        Requests about an unexplained 409 are not counted; they end when our own attempt cannot be in flight any more.
         """
         if self.is_too_late(clock_s + next_wait_s):
             return True
@@ -287,9 +287,9 @@ class DeliveryState:
 
 
 MOST_ASKING_LATER = 256
-"""So many rows at most wait beside the slots until they ask again about a 409."""
+"""How many rows at most may wait outside the slots to ask again about a 409."""
 _REMEMBERED = 4096
-"""So many ids are kept to compare with: far more than there are requests in flight."""
+"""How many event ids to keep for comparison; far more than there are requests in flight."""
 _TOO_LATE = Answer(
     status=0, code="key_memory", message="not sent again: by now the service may have forgotten the key of an unanswered attempt"
 )
@@ -297,17 +297,16 @@ _STORED_FAILURE = "the service stored this failure under the row's key and repea
 
 
 async def _not_recorded(_intent: Intent) -> None:
-    """Where no ledger counts attempts."""
+    """Record nothing, for callers without a ledger."""
 
 
 class EventApi:
-    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
+    """The API client. It uses `http` (see `open_http`), which the caller must close.
 
-    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
-    limits are applied per route (spec, Limits). Its `circuit` breaker stops the creation of events in an outage.
-
-    `record` is awaited before each further attempt of an intent that may have created an event already. `asking_later` are the
-    entries that wait until they ask again about a 409: they need no slot; `on_asking_later` is called when one is added.
+    `limiter` spaces the creation of events over all requests in flight; other routes get their own limiters, since limits apply
+    per route (spec, Limits). The `circuit` breaker stops creation in an outage. `record` is awaited before each further attempt
+    of an intent that may have created an event. `asking_later`: entries that wait to ask again about a 409 and need no slot;
+    `on_asking_later` is called when one is added.
     """
 
     def __init__(self, http: ServiceHttp, *, limiter: RateLimiter, policy: RetryPolicy) -> None:
@@ -327,14 +326,14 @@ class EventApi:
 
     @property
     def stopped(self) -> SyncError | None:
-        """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
+        """Why no event is sent any more (key, redirect, pause, outage), None while the route is open."""
         return self._events.closed or self.circuit.cause
 
     async def deliver(self, intent: Intent) -> Verdict:
-        """Create one event, insisting within the policy, and return what became of `intent`. Never raises for the row's fate.
+        """Create one event, retrying within the policy, and return the verdict. Never raises because of a row.
 
-        Every request sends the same key and body. A cancelled call may have created the event: its intent is unanswered.
-        Once the key lacks the scope for a channel, its further intents are postponed without a request.
+        Every request has the same key and body. A cancelled call may have created the event: its intent is unanswered. Once the
+        key lacks the scope for a channel, further intents for it are postponed without a request.
         """
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
@@ -356,26 +355,26 @@ class EventApi:
         return self._verdict(state, met)
 
     async def channels(self) -> dict[str, int]:
-        """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
+        """Return the ids of all channels available to the key's owner, by slug. Raises as `Route.get` does."""
         return await lists.channels(self._events.sibling("GET /channels", "channels:read"))
 
     async def classifications(self) -> Classifications:
-        """Return the classification list, asked without the key first; errors as `Route.get` names them."""
+        """Return the classification list, requested without the key first. Raises as `Route.get` does."""
         # A refusal with the key closes a route, one without it must not.
         return await lists.classifications(*(self._events.sibling("GET /classifications") for _ in range(2)))
 
     async def contract(self, etag: str = "") -> PageBody | NoPage | None:
-        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
+        """Request the service's OpenAPI page once, without the key; return None if it is unchanged since `etag`."""
         return await fetch_page(self._http, etag)
 
     def events(self) -> EventList:
-        """Return the list of the account's events, to be read once; nothing is asked yet."""
+        """Return the list of the account's events, to be read once; this sends no request yet."""
         return EventList(self._events.sibling("GET /events"))
 
     async def probe(self) -> Meaning:
-        """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
+        """Send an event without fields, which the service must refuse (spec, Event), and return its answer.
 
-        No idempotency key goes along, so that no row's key is used up.
+        It has no idempotency key, so that no row's key is used up.
         """
         request = self._http.request("POST", self._events_url, content=b"{}", headers={"content-type": "application/json"})
         answer = await self._http.exchange(request, attempt_s=self._events.policy.attempt_s)
@@ -384,7 +383,7 @@ class EventApi:
         return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))
 
     async def _attempt(self, state: DeliveryState) -> Meaning:
-        """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
+        """Send one attempt, once the circuit breaker and the rate limiter admit it."""
         while True:
             cause = await self.circuit.admit(state.intent.entry_id)
             if cause is not None:
@@ -422,7 +421,7 @@ class EventApi:
         return meaning
 
     async def _rest(self, state: DeliveryState, wait_s: float) -> None:
-        """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
+        """Wait for the next attempt. A row with a 409 waits outside the slots, unless too many rows do already."""
         state.spent_s += wait_s
         is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
         if not is_used or len(self.asking_later) >= MOST_ASKING_LATER:
@@ -436,9 +435,10 @@ class EventApi:
             self.asking_later.discard(state.intent.entry_id)
 
     def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
-        """Take a stored denial of access, repeated, for a refusal of this row alone.
+        """Reinterpret doubtful answers.
 
-        And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
+        A stored denial of access becomes a refusal of this row alone. An event id that another row was given recently is a copy
+        of that row's answer, so it becomes unreadable.
         """
         if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
             return replace(meaning, kind=AnswerKind.REFUSED)

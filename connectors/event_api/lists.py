@@ -1,4 +1,4 @@
-"""The account's lists: channels, classifications with their version, and the events that are there."""
+"""Lists of the account: channels, classifications with their version, and existing events."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mappings.errors import PermanentError
 PAGE_SIZE = 100
 """The service's effective maximum (spec, Limits)."""
 MOST_PAGES = 1000
-"""A list longer than this is a service that counts its pages wrongly."""
+"""The most pages of a list; a longer list means that the service counts pages wrongly."""
 
 
 class _Channel(WireModel):
-    """A publish destination available to the key's owner (spec, Channel)."""
+    """A channel to publish to, available to the key's owner (spec, Channel)."""
 
     id: int
     slug: str
 
 
 class _Classification(WireModel):
-    """A slug that events may be classified with (spec, Classification)."""
+    """A slug by which events may be classified (spec, Classification)."""
 
     slug: str
 
@@ -41,7 +41,7 @@ class _ClassificationList(WireModel):
 
 
 class _Page(WireModel):
-    """A page and where it stands: the full envelope, or the minimal one of the event list (spec, Pagination)."""
+    """A page with its position: in the full envelope, or the minimal one of the event list (spec, Pagination)."""
 
     docs: tuple[Any, ...]
     limit: int = 0
@@ -49,7 +49,7 @@ class _Page(WireModel):
     has_next: bool | None = Field(None, validation_alias="hasNextPage")
 
     def is_last(self, number: int) -> bool:
-        """Return whether no other page follows; the list of events shows it by its total alone (spec, GET events)."""
+        """Return whether this is the last page; the list of events shows it by its total only (spec, GET events)."""
         if self.has_next is not None:
             return not self.has_next
         size = self.limit if 0 < self.limit < PAGE_SIZE else PAGE_SIZE
@@ -66,7 +66,7 @@ class _EventPage(_Page):
 
 @dataclass(frozen=True, slots=True)
 class Classifications:
-    """The slugs that events may carry, and the date (YYYY-MM-DD) that the list goes by."""
+    """The slugs for classifying events, and the version of the list (YYYY-MM-DD)."""
 
     version: str
     slugs: frozenset[str]
@@ -75,8 +75,8 @@ class Classifications:
 async def channels(route: Route) -> dict[str, int]:
     """Return the ids of all channels available to the key's owner, by slug. Raises as `Route.get` does.
 
-    A list that repeats itself instead of ending raises `NotTheServiceError`; two channels of one slug raise
-    `RequestRefusedError`, as a mapping could not say which one it means.
+    A list that repeats itself instead of ending raises `NotTheServiceError`. Two channels with the same slug raise
+    `RequestRefusedError`, since a mapping could not distinguish them.
     """
     found: dict[int, _Channel] = {}
     for number in range(1, MOST_PAGES + 1):
@@ -103,8 +103,8 @@ async def channels(route: Route) -> dict[str, int]:
 async def classifications(without_key: Route, with_key: Route) -> Classifications:
     """Return the classification list. Raises as `Route.get` does.
 
-    Whether the service wants a key here is not shown (spec, GET classifications; its example sends none): asked first
-    without one, and with it where that is refused.
+    The spec does not say whether it needs a key (GET classifications; its example has none), so the key is sent only after a
+    refusal without it.
     """
     asked = "the list of classifications"
     try:
@@ -126,17 +126,17 @@ _READING = (
 
 @dataclass(frozen=True, slots=True)
 class ListedEvent:
-    """One event of the list. Which fields items have is not shown (spec, Pagination envelope): `fields` are those it shows."""
+    """One event of the list. The spec does not say which fields items have (Pagination envelope): `fields` are all it has."""
 
     event_id: int
     fields: Mapping[str, Any]
 
 
 class EventList:
-    """One reading of the list, page by page, in any order. To be read once.
+    """One read of the event list, page by page, in any order. Can be read once only.
 
-    A list that grows only repeats what was seen, wherever it grows. One that shrinks may move an event past the reader:
-    it is read again, up to three times. `is_whole`: whether as many events were seen as the service counts.
+    Growth of the list causes only repetitions. Shrinking may move an event to a page already read, so the list is read again,
+    up to three times. `is_whole`: whether as many events were seen as the service counts.
     """
 
     def __init__(self, route: Route) -> None:
@@ -155,9 +155,9 @@ class EventList:
         return len(self._seen)
 
     async def pages(self) -> AsyncIterator[list[ListedEvent]]:
-        """Yield what each page brings that was not seen before. Raises as `Route.get` does.
+        """Yield the events of each page that were not seen before. Raises as `Route.get` does.
 
-        A key that must not read events raises `ScopeMissingError` with what to ask for.
+        A key without the right to read events raises `ScopeMissingError` with a hint.
         """
         for _ in range(_MOST_SWEEPS):
             before = len(self._seen)
@@ -172,7 +172,7 @@ class EventList:
                 return
 
     def _has_all(self) -> bool:
-        """Whether nothing can be left: a list that only grows moves no event past the reader."""
+        """Whether no event can be missing: all were counted, and the list has only grown."""
         return self.total is not None and not self._has_shrunk and len(self._seen) + self.without_id >= self.total
 
     async def _sweep(self) -> AsyncIterator[list[ListedEvent]]:

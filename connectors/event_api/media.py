@@ -1,6 +1,6 @@
-"""Cover images: fetch them from public addresses within bounds of size and time, recognise them by their bytes, upload them.
+"""Cover images: fetches them from public addresses within limits of size and time, detects their format, uploads them.
 
-The encoding of an upload is not shown by the specification: the one on its OpenAPI page and the usual ones are tried.
+The specification does not give the encoding of an upload: the one on its OpenAPI page and the usual ones are tried.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mappings.errors import SyncError
 
 _JPEG_WITHOUT_LENGTH = frozenset({0x01, 0xFF, *range(0xD0, 0xD9)})
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers that begin a frame (ITU-T T.81, table B.1); the three left out define tables instead."""
+"""Markers of a frame header (ITU-T T.81, table B.1); the three excluded ones define tables."""
 _GIF_FRAME = re.compile(rb"\x21\xf9\x04.{4}\x00\x2c", re.DOTALL)
-"""A graphic control extension and the frame that it is for: each frame of a moving GIF has one, as it names the delay."""
+"""A graphic control extension with its frame; every frame of an animated GIF has one, for its delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A recognised picture; `width` and `height` in pixels, `frames` more than one where it moves."""
+    """The properties of an image; `width` and `height` in pixels, `frames` more than one if it is animated."""
 
     content_type: str
     width: int
@@ -43,7 +43,7 @@ class Picture:
 
 
 def recognise(content: bytes) -> Picture | None:
-    """Return what `content` is, None where it is no JPEG, PNG, GIF or WebP with a size. Never raises."""
+    """Return the properties of an image, None if it is not a JPEG, PNG, GIF or WebP with a size. Never raises."""
     try:
         picture = _recognise(content)
     except (IndexError, struct.error):
@@ -71,7 +71,7 @@ def _pair(form: str, content: bytes, at: int) -> tuple[int, int]:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """Return the size that the first frame names, going from segment to segment up to the first scan."""
+    """Return the size in the first frame header, found by following the segments up to the first scan."""
     at = 2
     while content[at] == 0xFF:
         marker = content[at + 1]
@@ -101,10 +101,10 @@ def _webp_size(content: bytes) -> tuple[int, int]:
 
 _MAX_BYTES = 10 << 20
 _MAX_PIXELS, _MAX_PIXELS_MOVING = 50_000_000, 250_000_000
-"""Of one frame, and of all frames together."""
+"""The most pixels of one frame, and of all frames together."""
 _MAX_REDIRECTS = 3
 _HOST_PATIENCE = 3
-"""A server that failed so many images in a row is not asked for more of them."""
+"""After so many failed images in a row, no more images are requested from that server."""
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
 _RETRIES = RetryPolicy(attempts=3, budget_s=inf)
@@ -112,7 +112,7 @@ _RETRIES = RetryPolicy(attempts=3, budget_s=inf)
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A checked image. `digest`: 16 bytes of BLAKE2b over `content`; `etag` as its server named it, "" if it did not."""
+    """A checked image. `digest`: 16 bytes of BLAKE2b of `content`; `etag`: as sent by its server, "" if none."""
 
     content: bytes
     content_type: str
@@ -122,15 +122,15 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageUnchanged:
-    """The server says that the image is still the one of the `etag` handed in."""
+    """The server answered that the image still has the given `etag`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageProblem:
-    """Why an image cannot be used, in words for the partner's editor. `is_passing`: another run may fare better.
+    """Why an image cannot be used, worded for the partner's editor. `is_passing`: a later run may succeed.
 
-    `cause` is set where the trouble is not the image's own: our key, the service, the route. `is_key_used`: an upload under
-    this idempotency key was taken before, and its answer is lost.
+    `cause`: set if the image is not to blame, but our key, the service or the route. `is_key_used`: an upload with this
+    idempotency key was accepted before, and its answer was lost.
     """
 
     reason: str
@@ -140,15 +140,15 @@ class ImageProblem:
 
 
 class _UnusableError(Exception):
-    """What lies at the address cannot be used; `str()` is for the partner's editor."""
+    """The file at the address cannot be used; `str()` is for the partner's editor."""
 
 
 class ImageFetcher:
-    """Fetches images without any secret. Async context manager; sleep and randomness are handed in.
+    """Fetches images without any secret. Async context manager.
 
-    `timeout_s` bounds one attempt, redirects included. `allows_private` lets links lead into private networks, for tests and
-    for image servers of one's own; never to the metadata service of a cloud. `resolve` and `transport` replace the resolver and
-    the wire in tests.
+    `timeout_s` limits one attempt including redirects. `allows_private` allows links into private networks, for tests and own
+    image servers, but never to a cloud's metadata service. `resolve` and `transport` replace the resolver and the network in
+    tests.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ImageFetcher:
         self._http = httpx.AsyncClient(transport=wire, headers=_HEADERS, follow_redirects=False, trust_env=False)
 
     async def __aenter__(self) -> Self:
-        """Open nothing yet; connections are made as images are fetched."""
+        """Return the fetcher; connections are opened when images are fetched."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -184,7 +184,7 @@ class ImageFetcher:
         await self._http.aclose()
 
     async def fetch_image(self, url: str, *, etag: str = "") -> Image | ImageUnchanged | ImageProblem:
-        """Fetch and check one image; with `etag`, only if it is another one by now. Never raises for an image."""
+        """Fetch and check one image; with `etag`, only if it has changed. Never raises because of an image."""
         try:
             host = httpx.URL(url).host
         except (httpx.InvalidURL, ValueError):
@@ -237,7 +237,7 @@ class ImageFetcher:
             "does not begin with http:// or https://": url.scheme not in {"http", "https"} or not url.host,
             "holds a user name or password": bool(url.userinfo),
             "redirects from https to plain http": is_secure and url.scheme == "http",
-            f"names the port {url.port}, where no images are served": not is_usual_port(url.port),
+            f"names the port {url.port}, which is not allowed for images": not is_usual_port(url.port),
             refusal: bool(refusal),
         }
         for problem, is_there in problems.items():
@@ -249,7 +249,7 @@ class ImageFetcher:
             return ImageProblem(f"The image's server answers {response.status_code}.", response.status_code in _PASSING)
         packing = response.headers.get("content-encoding", "identity")
         if packing.strip().lower() not in {"", "identity"}:
-            raise _UnusableError(f"The image's server packs the image ({packing[:40]}), although it was asked not to.")
+            raise _UnusableError(f"The image's server compresses the image ({packing[:40]}), although we asked it not to.")
         declared = response.headers.get("content-length", "")
         size, content = int(declared) if declared.isdigit() else 0, bytearray()
         if size <= _MAX_BYTES:
@@ -265,37 +265,37 @@ class ImageFetcher:
 def _checked(content: bytes, etag: str) -> Image:
     picture = recognise(content)
     if picture is None:
-        raise _UnusableError("What lies at the image's address is not an image in one of the formats GIF, JPEG, PNG, WEBP.")
+        raise _UnusableError("The file at the image's address is not a GIF, JPEG, PNG or WEBP image.")
     pixels = picture.width * picture.height
     if pixels > _MAX_PIXELS:
         raise _UnusableError(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
     if pixels * picture.frames > _MAX_PIXELS_MOVING:
-        raise _UnusableError(f"The image moves, and its {picture.frames} frames are too many for their size.")
+        raise _UnusableError(f"The image is animated, and its {picture.frames} frames are too many for their size.")
     return Image(content, picture.content_type, hashlib.blake2b(content, digest_size=16).digest(), etag)
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
-"""Refusals that may mean the encoding rather than the image."""
+"""Statuses that may refuse the encoding rather than the image."""
 _REFUSED = frozenset({AnswerKind.REFUSED, AnswerKind.REFUSED_BY_PROXY, AnswerKind.FOREIGN, AnswerKind.ANOTHER_HOST})
 _USUAL = {"file": "", "": "-raw", "image": "-image"}
-"""The encodings in the order of trying: a form with the image in this field, or the image itself where there is none.
+"""Encodings to try in order: a form with the image in this field, or ("") the image itself.
 
-Each with the end of its idempotency keys, as another encoding is another request.
+The value is the suffix of the idempotency key, since another encoding is another request.
 """
 _OTHER_KEY_END = "-field"
 LONGEST_KEY_END = max(map(len, (_OTHER_KEY_END, *_USUAL.values())))
-"""By how many characters the key of an upload may be longer than that of an event."""
+"""How many characters the key of an upload may be longer than that of an event."""
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class _Uploaded(WireModel):
-    """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
+    """An upload's answer. The spec does not show it beyond the id (POST media), which is read from the usual places."""
 
     id: int = Field(validation_alias=AliasChoices(AliasPath("doc", "id"), AliasPath("data", "id"), "id"))
 
 
 class Uploader:
-    """Uploads over one route, several images at once, and remembers which encoding the service took."""
+    """Uploads several images at once over one route, and remembers the encoding that the service accepted."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -303,14 +303,14 @@ class Uploader:
         self._order = list(_USUAL)
 
     def expect(self, field: str) -> None:
-        """Try a form with the image in `field` first, as the service's page shows it; "" or what is no name changes nothing."""
+        """Try the form field `field` first, as given by the service's page; "" or an invalid name is ignored."""
         if _FIELD.fullmatch(field):
             self._order = [field, *(usual for usual in _USUAL if usual != field)]
 
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
-        """Return the id of the media document, or why there is none. Never raises for an image.
+        """Return the id of the uploaded image, or why there is none. Never raises because of an image.
 
-        `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
+        `key`: the idempotency key of the upload; each encoding adds its own suffix.
         """
         refusals: dict[str, Meaning] = {}
         while untried := [field for field in self._order if field not in refusals]:
@@ -337,14 +337,16 @@ class Uploader:
         if met.kind in _REFUSED:
             return ImageProblem(f"The service refuses the image: {in_short(met.answer)}.")
         if met.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
-            reason = "The service says that this image was uploaded before, and not under which number."
+            reason = "The service says that this image was uploaded before, but not under which id."
             return ImageProblem(reason, is_passing=met.kind is AnswerKind.IN_PROGRESS, is_key_used=True)
         cause = self._route.complaint(met, "the upload of an image")
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 
 
 def _form(image: Image, field: str) -> tuple[str, bytes]:
-    """Encode as a form with one file in `field`; the boundary comes from the image, so that a retry sends the same bytes."""
+    """Return the content type and body of a form with one file in `field`. The boundary is derived from the image, so that a
+    retry sends the same bytes.
+    """
     name, extension = image.digest.hex(), image.content_type.removeprefix("image/").replace("jpeg", "jpg")
     boundary = f"eventsync-{name}"
     head = (

@@ -1,8 +1,8 @@
-"""The service's OpenAPI page: fetch it, read it as a tree of plain values, and read its operations and schemas.
+"""The service's OpenAPI page: fetches it, parses it to a tree, and reads its operations and schemas.
 
-The page is a stranger's, so bytes, depth and size are bounded, and references and alternatives are followed in bounded time.
-Its YAML is read by the rules of version 1.2: PyYAML's safe loader guesses dates, octal numbers and `no`, which a page means as
-text, and follows merge keys without bound.
+The page is untrusted, so its bytes, depth and number of values are limited, and references and alternatives are followed in
+limited time. It is parsed by the rules of YAML 1.2: PyYAML's safe loader converts dates, octal numbers and `no`, which a page
+means as text, and follows merge keys without limit.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from connectors.event_api.transport import ServiceHttp
 Node = dict[str, Any]
 T = TypeVar("T")
 PAGE_PATH = "/api/developer/openapi/public-api-v1"
-"""Where the page is: public, YAML (spec, Versioning)."""
+"""The path of the page: public, YAML (spec, Versioning)."""
 PATIENCE_S = 3.0
-"""The longest that a run waits for it."""
+"""The longest that a run waits for the page, in seconds."""
 LONGEST_PAGE = 1 << 20
-"""Bytes of the longest page that is read."""
+"""The largest page, in bytes."""
 MOST_NODES, DEEPEST = 100_000, 64
-"""The most values of a page and its deepest nesting; a description that people write stays below 25 levels."""
+"""The most values of a page and its deepest nesting; real descriptions stay below 25 levels."""
 _LONGEST_ETAG = 200
 _OPENAPI_3 = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
 
 
 @dataclass(frozen=True, slots=True)
 class PageBody:
-    """The page's bytes as they came, and its `ETag` for the next request, "" if there was none."""
+    """The page's bytes, and its `ETag` for the next request, "" if none."""
 
     body: bytes
     etag: str
@@ -43,13 +43,13 @@ class PageBody:
 
 @dataclass(frozen=True, slots=True)
 class NoPage:
-    """Why there is no page to compare with, in words for people."""
+    """Why there is no page to compare with, for people."""
 
     why: str
 
 
 async def fetch_page(http: ServiceHttp, etag: str = "") -> PageBody | NoPage | None:
-    """Ask once, without the key, for the page; return None where it is still the one of `etag`. Never raises for an answer."""
+    """Request the page once, without the key; return None if it is unchanged since `etag`. Never raises because of an answer."""
     headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
     request = http.request("GET", http.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
     try:
@@ -68,7 +68,7 @@ async def fetch_page(http: ServiceHttp, etag: str = "") -> PageBody | NoPage | N
 
 
 class _PageLoader(yaml.CSafeLoader):
-    """Reads what is not quoted as YAML 1.2 does, and all names as text; `<<` is a name like others."""
+    """Parses unquoted scalars as YAML 1.2, and all names as text; `<<` is an ordinary name."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  # PyYAML's own registry, filled below
 
@@ -86,7 +86,7 @@ for _type, _pattern, _first in (
 
 
 def read_page(body: bytes) -> Node | NoPage:
-    """Read a page as a tree of plain values with texts for names. Never raises; its length bounds the time and the memory."""
+    """Parse a page to a tree with text keys. Never raises; its length limits time and memory."""
     try:
         return _openapi(body)
     except UnicodeDecodeError:
@@ -131,17 +131,17 @@ def _openapi(body: bytes) -> Node:
 _METHODS = ("get", "post", "put", "patch", "delete")
 _VARIABLE = re.compile(r"\{[^}]*\}")
 _DEEPEST_SCHEMA = 24
-"""References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
+"""The most nested references and `allOf`; deeper schemas count as without requirements."""
 _MOST_READS = 4_000
-"""Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
+"""The most schemas read of one page; further schemas count as without requirements."""
 _MOST_CHOICES = 16
 _LONGEST_NAME = 100
-"""Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+"""The longest field name; longer ones are not compared, to keep them out of messages."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
 def get(node: object, name: str, kind: type[T]) -> T:
-    """Return what a node has under `name`, an empty `kind` where that is of another kind."""
+    """Return a node's value under `name`, an empty `kind` if it has another type."""
     value = node.get(name) if isinstance(node, dict) else None
     return value if isinstance(value, kind) else kind()
 
@@ -152,17 +152,17 @@ def _nodes(node: object, name: str) -> list[Node]:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The demands on one value: it must fit all of `parts`, which are schemas without references and `allOf`."""
+    """The requirements on one value: it must fit all `parts`, schemas with references and `allOf` resolved."""
 
     parts: tuple[Node, ...]
 
     def all(self, word: str, kind: type[T]) -> list[T]:
-        """Return what the parts say under `word`, as `maxLength`, where that is of the kind that it should be."""
+        """Return the values of a keyword such as `maxLength` in all parts, if they have the right type."""
         return [part[word] for part in self.parts if isinstance(part.get(word), kind)]
 
     @property
     def types(self) -> frozenset[str] | None:
-        """The types allowed, None for any; `null` is left out, as we never send it. A word that is no type says nothing."""
+        """The allowed types, None for any; without `null`, which we never send. Unknown types are ignored."""
         found: frozenset[str] | None = None
         for part in self.parts:
             names = _TYPES.intersection(one for one in (get(part, "type", list) or [part.get("type")]) if isinstance(one, str))
@@ -173,7 +173,7 @@ class Schema:
 
     @property
     def properties(self) -> dict[str, Node]:
-        """The fields described, each with all that the parts say of it."""
+        """The described fields, each with the requirements of all parts."""
         found: dict[str, list[Node]] = {}
         for properties in self.all("properties", dict):
             for name, node in properties.items():
@@ -183,13 +183,13 @@ class Schema:
 
     @property
     def required(self) -> list[str]:
-        """The fields that no value may lack, in the order of their names."""
+        """The required fields, sorted by name."""
         names = {name for part in self.all("required", list) for name in part if isinstance(name, str)}
         return sorted(name for name in names if len(name) <= _LONGEST_NAME)
 
     @property
     def allowed(self) -> list[str] | None:
-        """The values allowed, None for any."""
+        """The allowed values, None for any."""
         lists = [[part["const"]] if "const" in part else part.get("enum") for part in self.parts]
         texts = [[str(one) for one in values if one is not None] for values in lists if isinstance(values, list)]
         return [one for one in texts[0] if all(one in others for others in texts)] if texts else None
@@ -197,7 +197,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `path` is its whole path, the server's included; `parameters` by place and name in lower case."""
+    """One operation. `path`: the full path including the server's; `parameters`: by place and lower-case name."""
 
     method: str
     path: str
@@ -207,7 +207,7 @@ class Operation:
 
 
 class Description:
-    """The operations and schemas of one page. A reference that leads nowhere, or elsewhere, demands nothing."""
+    """The operations and schemas of one page. An unresolvable or external reference counts as without requirements."""
 
     def __init__(self, tree: Node) -> None:
         self._tree = tree
@@ -226,7 +226,7 @@ class Description:
         return Operation(method.upper(), f"{_path_of(servers[0].get('url'))}/{path.strip('/')}", node, parameters, security)
 
     def find(self, method: str, path: str) -> Operation | None:
-        """Return the operation at a path of ours; a page that names no server may leave our prefix out."""
+        """Return the operation at one of our paths, None if there is none; a page without a server may omit our prefix."""
         same = [one for one in self._operations if one.method == method]
         fitting = [one for one in same if one.path.endswith(path)]
         if not self._tree.get("servers"):
@@ -234,7 +234,7 @@ class Description:
         return next(iter(fitting), None)
 
     def resolve(self, node: object) -> Node:
-        """Follow `$ref` to the mapping meant, beside what stands next to it; an empty one if there is none."""
+        """Return the mapping that `$ref` refers to, merged with its siblings; empty if there is none."""
         beside: Node = {}
         for _ in range(_DEEPEST_SCHEMA):
             reference = get(node, "$ref", str)
@@ -247,7 +247,7 @@ class Description:
         return beside
 
     def read(self, node: object, depth: int = 0) -> list[Schema]:
-        """Return the schemas of which a value must fit one: one, or several with `oneOf` and `anyOf`. Never raises."""
+        """Return the schemas of which a value must fit one: several for `oneOf` and `anyOf`. Never raises."""
         self._reads += 1
         if depth > _DEEPEST_SCHEMA or self._reads > _MOST_READS:
             return [Schema(())]
@@ -266,7 +266,7 @@ class Description:
         return self._content(operation.node.get("requestBody")) if operation else {}
 
     def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
-        """Return the JSON schema of the first answer whose status begins so, None where the page describes none."""
+        """Return the JSON schema of the first answer whose status begins with the digit, None if the page has none."""
         answers = get(operation.node, "responses", dict)
         status = next((one for one in sorted(answers) if one.startswith(first_digit)), "default")
         return next((schema for kind, schema in self._content(answers.get(status)).items() if "json" in kind), None)
@@ -276,13 +276,13 @@ class Description:
         return {kind.partition(";")[0].strip().lower(): get(part, "schema", dict) for kind, part in content.items()}
 
     def takes_bearer(self, requirement: Node) -> bool:
-        """Whether `Authorization: Bearer` meets all schemes of a requirement; it meets one that the page does not define."""
+        """Return whether `Authorization: Bearer` satisfies a security requirement; undefined schemes count as satisfied."""
         schemes = get(get(self._tree, "components", dict), "securitySchemes", dict)
         return all(_is_bearer(self.resolve(schemes.get(name))) for name in requirement)
 
 
 def _path_of(server: object) -> str:
-    """Return the path of a server's address, without its last slash; what cannot be read is none."""
+    """Return the path of a server's address without the last slash, "" if it cannot be parsed."""
     try:
         path = urlsplit(_VARIABLE.sub("x", server)).path if isinstance(server, str) else ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""One route of the service as all of its requests share it: permits, pauses, its end for all; and questions asked over it."""
+"""A route of the service, shared by all its requests: permits, pauses, permanent stop; and simple requests over it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ T = TypeVar("T")
 MayLeave = Callable[[], bool]
 Read = Callable[[bytes], Any]
 FAILURES = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE})
-"""After these nothing is known of what became of the request."""
+"""Results after which the effect of a request is unknown."""
 _OVERLOAD = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.FAILING, AnswerKind.LOST, AnswerKind.NOT_REACHED})
 _UNSENT = frozenset({AnswerKind.CIRCUIT_OPEN, AnswerKind.TOO_LATE})
 _UNSETTLED = FAILURES | {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
 REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
-"""What a proxy in front of the service refuses in its own words, before the service has seen it."""
+"""Statuses by which a proxy refuses a request before the service receives it."""
 
 
 def unavailable(answer: Answer, attempts: int) -> ServiceUnavailableError:
-    """Return the error of a service that gave no usable answer within the budget."""
+    """Return the error for a service without a usable answer within the budget."""
     return ServiceUnavailableError(
         f"no usable answer after {attempts} attempts, the last one: {in_short(answer)}",
         hint="nothing is lost: run again when the service is back; if it never answered, check EVENT_API_BASE_URL",
@@ -44,7 +44,7 @@ def unavailable(answer: Answer, attempts: int) -> ServiceUnavailableError:
 
 
 def not_the_service(answer: Answer) -> NotTheServiceError:
-    """Return the error of an answer in words that the service does not use."""
+    """Return the error for an answer that does not have the service's format."""
     return NotTheServiceError(
         f"what answers there is not the Event Publishing API: {in_short(answer)}",
         hint="check EVENT_API_BASE_URL (host and path), and whether a proxy answers in its place",
@@ -52,10 +52,10 @@ def not_the_service(answer: Answer) -> NotTheServiceError:
 
 
 class Route:
-    """Lets requests go at the rate of `limiter`.
+    """Sends requests at the rate of `limiter`.
 
-    `scope` is what the spec wants of the key here, "" where it names none. `has_channels`: a missing scope may be missing for one
-    channel only (spec, Authentication 5), and closes nothing.
+    `scope`: the scope that the spec requires for this route, "" if it names none. `has_channels`: a scope may be missing for
+    one channel only (spec, Authentication 5), which does not close the route.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Route:
         self._has_channels = has_channels
 
     def sibling(self, name: str, scope: str = "") -> Route:
-        """Return another route of the same service, which has a limit of its own (spec, Limits)."""
+        """Return another route of the service, with its own rate limit (spec, Limits)."""
         return Route(self.http, self.limiter.sibling(name), self.policy, scope=scope)
 
     @property
     def closed(self) -> SyncError | None:
-        """Why no request leaves any more, or None."""
+        """Why no request is sent any more, None while the route is open."""
         return self.limiter.closed
 
     async def pass_through(self, send: Callable[[MayLeave], Awaitable[Meaning | None]]) -> Meaning:
-        """Send when the rate allows, again after each 429, and return what came back otherwise.
+        """Send when the rate allows, again after each 429, and return the first other result.
 
-        `send` gets what says, right before the request leaves, whether it still may; it returns None where it did not.
-        An answer that concerns every request (401, mostly a missing scope, a redirect, another host) closes the route.
+        `send` gets a function to check right before sending whether the request may still leave; it returns None if it did not.
+        An answer that concerns all requests (401, most missing scopes, a redirect, another host) closes the route.
         """
         await self.limiter.concurrency.enter()
         try:
@@ -102,7 +102,7 @@ class Route:
             self.limiter.concurrency.leave()
 
     async def _sent(self, permit: Permit, send: Callable[[MayLeave], Awaitable[Meaning | None]]) -> Meaning | None:
-        """Send, and return what came back; None where a pause began before anything was written."""
+        """Send, and return the result; None if a pause began before anything was written."""
         began, meaning = self.limiter.clock(), None
         self.limiter.concurrency.sent()
         try:
@@ -124,7 +124,7 @@ class Route:
         return meaning
 
     def _end(self, meaning: Meaning) -> SyncError | None:
-        """Return why no further request may leave after this answer, None where others may fare better."""
+        """Return why no further request may be sent after this answer, None if others may succeed."""
         answer = meaning.answer
         match meaning.kind:
             case AnswerKind.ANOTHER_HOST:
@@ -147,7 +147,7 @@ class Route:
                 return None
 
     def scope_missing(self, answer: Answer, channel_id: int | None = None) -> ScopeMissingError:
-        """Return the error in which a missing scope reaches people; `channel_id` where one was asked for."""
+        """Return the error for a missing scope; `channel_id`: the requested channel, if any."""
         wanted = f"`{self._scope}`" if self._scope else "for this request"
         where = "" if channel_id is None else f" for channel {channel_id}"
         return ScopeMissingError(
@@ -157,7 +157,7 @@ class Route:
         )
 
     async def ask_once(self, request: httpx.Request, read: Read, may_leave: MayLeave) -> Meaning | None:
-        """Send one request, and keep to what the answer's headers state of the limit. None: it did not leave."""
+        """Send one request, and adapt the limiter to a rate limit stated in the answer. Return None if it was not sent."""
         answer = await self.http.exchange(request, may_leave, attempt_s=self.policy.attempt_s)
         if not isinstance(answer, HttpAnswer):
             return answer
@@ -171,7 +171,7 @@ class Route:
         return meaning if meaning.kind is not AnswerKind.FOREIGN else self.place(meaning)
 
     def place(self, foreign: Meaning) -> Meaning:
-        """Say what an answer in other words than the service's means, by whether the service has answered already."""
+        """Classify an answer without the service's envelope, by whether the service has been recognised before."""
         if not self.http.is_recognised:
             return replace(foreign, kind=AnswerKind.ANOTHER_HOST)
         return replace(
@@ -179,10 +179,10 @@ class Route:
         )
 
     async def get(self, path: str, read: Callable[[bytes], T | None], asked: str, *, has_key: bool = True) -> T:
-        """Return what `read` makes of the document at `path`; None from it means that it is not what was asked for.
+        """Return the document at `path`, converted by `read`, which returns None for another document.
 
-        Raises `KeyRefusedError`, `ScopeMissingError`, `RequestRefusedError`, `RedirectRefusedError`,
-        `NotTheServiceError`, `ServiceUnavailableError` or `PausedError`; `asked` names the question in their texts.
+        Raises `KeyRefusedError`, `ScopeMissingError`, `RequestRefusedError`, `RedirectRefusedError`, `NotTheServiceError`,
+        `ServiceUnavailableError` or `PausedError`; `asked` names the document in their texts.
         """
         url = self.http.url(path)
         met = await self.insist(lambda: self.http.request("GET", url, has_key=has_key), read)
@@ -192,7 +192,7 @@ class Route:
         return value
 
     async def insist(self, request: Callable[[], httpx.Request], read: Read) -> Meaning:
-        """Ask until an answer settles the question or the policy is spent; return the last answer."""
+        """Repeat a request until an answer is conclusive or the policy is used up; return the last answer."""
         return await ask_until(
             lambda met: self.closed is not None or met.kind not in _UNSETTLED,
             lambda: self.pass_through(lambda may_leave: self.ask_once(request(), read, may_leave)),
@@ -203,7 +203,7 @@ class Route:
         )
 
     def complaint(self, met: Meaning, asked: str) -> SyncError:
-        """Return the error in which an unsettled question reaches people; `asked` names the question."""
+        """Return the error for a request without a conclusive answer; `asked` names what was requested."""
         if met.cause is not None or self.closed is not None:
             return met.cause or self.closed or not_the_service(met.answer)
         if met.kind is AnswerKind.UNREADABLE:
@@ -211,7 +211,7 @@ class Route:
         if met.kind in FAILURES - {AnswerKind.FOREIGN}:
             return unavailable(met.answer, self.policy.attempts)
         return RequestRefusedError(
-            f"the service refused to tell {asked}: {in_short(met.answer)}",
+            f"the service refused {asked}: {in_short(met.answer)}",
             answer=met.answer,
             hint="check EVENT_API_BASE_URL, and that the key's owner may see it; quote the request id to the service's support",
         )

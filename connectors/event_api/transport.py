@@ -1,8 +1,9 @@
-"""One HTTP exchange with the service: a request leaves once, and anything that comes back is a value.
+"""One HTTP exchange with the service: a request is sent once, and every result is returned as a value.
 
-The wire is httpx over httpx-aiohttp, without httpx's client: its cookies, redirects and authentication flows are unwanted here
-and take a third of a request's time (budget 5). As it comes, httpx-aiohttp reports a connection that broke after the request had
-left as `httpx.ConnectTimeout`, which reads as "never sent" and would double events. So errors are mapped here by their cause.
+The network library is httpx over httpx-aiohttp, without httpx's client: its cookies, redirects and authentication flows are not
+wanted and take a third of a request's time (budget 5). By itself httpx-aiohttp reports a connection that broke after the
+request was sent as `httpx.ConnectTimeout`, which means "never sent" and would duplicate events. So errors are mapped here by
+their cause.
 """
 
 from __future__ import annotations
@@ -33,28 +34,27 @@ from connectors.masking import Mask
 from mappings.delivery import API_PREFIX, Answer
 
 LONGEST_BODY = 4 << 20
-"""Bytes that are read of any one answer; the rest is left unread."""
+"""The most bytes read of an answer."""
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
 """Seconds to connect, between two bytes read or written, and to wait for a free connection."""
 _KEPT_ALIVE_S = 4.0
-"""Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
+"""How long idle connections are kept, below the five seconds of common servers, so that fewer requests meet a closing one."""
 _SENT_AT_ONCE = 1 << 19
-"""So many bytes of a request's body at most are written in one go; more are streamed."""
+"""Request bodies up to this size are written at once, larger ones streamed."""
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 _HEADERS_KNOWN = 256
-"""So many headers are kept as they are shown: most of an answer's are those of the one before."""
+"""How many converted headers are cached: most headers repeat from answer to answer."""
 Passage = Callable[[], AbstractAsyncContextManager[None]]
-"""Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
+"""A context manager around each request and its answer. Entering may wait, or raise so that nothing is sent."""
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the IP addresses of a host name; raises `OSError` where there are none."""
+"""Returns the IP addresses of a host name; raises `OSError` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """One request that left, and what came back: `status` 0 where nothing did, `error` then names the kind of failure.
+    """One request and its result: `status` is 0 without an answer, and `error` then names the kind of failure.
 
-    `path` is without its query; `seconds` until the head of the answer was there; `key`: its idempotency key, "" if it had
-    none.
+    `path` has no query; `seconds` until the answer's headers arrived; `key`: the idempotency key, "" if none.
     """
 
     method: str
@@ -70,10 +70,10 @@ Seen = Callable[[Exchanged], None]
 
 
 def check_base_url(text: str) -> httpx.URL:
-    """Return the service's address without a trailing slash or API prefix; it may have a path of its own.
+    """Return the service's address without a trailing slash or API prefix; it may have its own path.
 
-    Raises `BaseUrlError` unless it is https (http is accepted for loopback hosts only, as a bearer secret travels with
-    every request), free of user names, queries and fragments, and no metadata service of a cloud.
+    Raises `BaseUrlError` unless it is https (http only for loopback, because every request carries the API key), without user
+    names, queries and fragments, and not a cloud's metadata service.
     """
     try:
         url = httpx.URL(text.strip())
@@ -95,10 +95,10 @@ def check_base_url(text: str) -> httpx.URL:
 
 
 class ServiceHttp:
-    """The way to one service. An async context manager; `open_http` opens it. Never raises for what the network does.
+    """The HTTP connection to one service, an async context manager made by `open_http`. Never raises because of the network.
 
-    Every request goes through `passage`, and `seen` is called with each that left. `is_recognised`: the service has answered in
-    its own words; until then, other words mean another host.
+    Every request runs inside `passage`, and `seen` is called for each that was sent. `is_recognised`: the service has answered
+    in its own format; before that, other formats mean another host.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ServiceHttp:
         self._transport = transport
         key = secret.get_secret_value()
         self.key_tail = f"…{key[-4:]}" if len(key) >= 12 else "…"
-        """How the key may be named to people: by its last four characters, or not at all where it is short."""
+        """The key as shown to people: its last four characters, or nothing of a short key."""
         self._key = key.encode("ascii")
         self._mask = Mask([key])
         self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
@@ -125,7 +125,7 @@ class ServiceHttp:
         self._headers = {**self._keyless_headers, b"authorization": b"Bearer " + self._key}
 
     async def __aenter__(self) -> Self:
-        """Open nothing yet; connections are made as requests are sent."""
+        """Return the connection; sockets are opened when requests are sent."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -135,7 +135,7 @@ class ServiceHttp:
     def request(
         self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
     ) -> httpx.Request:
-        """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
+        """Build a request to `url`; without `has_key` it has no Authorization. `headers`: ASCII, with lower-case names."""
         added = {name.encode("ascii"): value.encode("ascii") for name, value in (headers or {}).items()}
         sent = {**(self._headers if has_key else self._keyless_headers), **added}
         if content or method == "POST":
@@ -143,14 +143,14 @@ class ServiceHttp:
         return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
 
     def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
-        """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
+        """Return the address of `path` (with its query) under the API's prefix, or another prefix."""
         base = self._base_url
         return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
 
     async def exchange(
         self, request: httpx.Request, may_leave: Callable[[], bool] = lambda: True, *, attempt_s: float = 90.0
     ) -> HttpAnswer | Meaning | None:
-        """Send `request` once and read its answer. Return None, with nothing sent, unless it `may_leave` at the last moment."""
+        """Send `request` once and read its answer. Return None without sending if `may_leave` is false at the last moment."""
         try:
             async with self.passage(), asyncio.timeout(attempt_s):
                 return await self._send(request) if may_leave() else None
@@ -210,10 +210,10 @@ def open_http(
     in_flight: int = 8,
     resolve: Resolve | None = None,
 ) -> ServiceHttp:
-    """Return the way to the service at `base_url`, to be used as an async context manager; nothing is sent yet.
+    """Return the connection to the service at `base_url`, an async context manager; nothing is sent yet.
 
-    It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests, `resolve`
-    the resolver. Raises `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
+    It follows no redirect and keeps at most `in_flight` connections. `transport` and `resolve` replace network and resolver in
+    tests. Raises `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
     """
     url, key = check_base_url(base_url), secret.get_secret_value().strip()
     if not _KEY_SHAPE.fullmatch(key):
@@ -225,11 +225,10 @@ def open_http(
 
 
 def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve) -> httpx.AsyncBaseTransport:
-    """Return a transport to `url`'s host with at most `in_flight` connections, through the environment's proxy if any.
+    """Return a transport to `url`'s host with at most `in_flight` connections, through the environment's proxy if set.
 
-    Certificates are verified as httpx does (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured). No request is repeated
-    and no redirect followed here. Names that lead to the metadata service of a cloud are not connected to. Must be closed
-    by the client that uses it.
+    Certificates are verified as by httpx (`SSL_CERT_FILE` and `SSL_CERT_DIR` are used). It never retries or redirects, and
+    never connects to a cloud's metadata service. The client that uses it must close it.
     """
     tls = httpx.create_ssl_context() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -253,9 +252,9 @@ def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
 
 
 class AiohttpWire(httpx.AsyncBaseTransport):
-    """Sends each request once; raises `httpx.ConnectError` and its kin only where no connection was established.
+    """Sends each request once; raises `httpx.ConnectError` and its subclasses only if no connection was established.
 
-    `open_connector` is called once, inside the event loop. No error shows a request's headers and their secret.
+    `open_connector` is called once, inside the event loop. No error shows a request's headers, which hold the key.
     """
 
     def __init__(self, open_connector: Callable[[], aiohttp.TCPConnector], proxy: httpx.Proxy | None = None) -> None:
@@ -283,14 +282,14 @@ class AiohttpWire(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer as it arrives; when something breaks now, the request had left."""
+    """The body of an answer, streamed; an error while reading means that the request was sent."""
 
     def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream, request: httpx.Request) -> None:
         self._stream = stream
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield what has arrived, piece by piece."""
+        """Yield the body in pieces."""
         try:
             async for piece in self._stream:  # type: ignore[union-attr]  # the transport's is asynchronous
                 yield piece
@@ -301,7 +300,7 @@ class _Body(httpx.AsyncByteStream):
         raise raised
 
     async def aclose(self) -> None:
-        """Let the connection serve others, unless something is left to be read: then it is closed."""
+        """Release the connection for reuse, or close it if the body was not read completely."""
         await self._stream.aclose()  # type: ignore[union-attr]  # as above
 
 
@@ -310,7 +309,7 @@ def _origin(failure: Exception) -> BaseException:
 
 
 def _unreached(failure: Exception, request: httpx.Request) -> httpx.TransportError | None:  # noqa: PLR0911  # one arm a cause
-    """Return the error of a request that certainly never left; None where it may have."""
+    """Return the error of a request that certainly was not sent, None if it may have been."""
     match _origin(failure):
         case aiohttp.ClientHttpProxyError(status=status):
             return httpx.ProxyError(f"the proxy let nothing through: it answers {status}", request=request)
@@ -342,21 +341,21 @@ def _lost(failure: Exception, request: httpx.Request) -> httpx.TransportError:
 
 
 def _reason(problem: OSError) -> str:
-    """Return the system's own words: connection refused, name or service not known."""
+    """Return the operating system's text, in lower case: connection refused, name or service not known."""
     return (problem.strerror or str(problem)).lower()
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """Resolve as the operating system does."""
+    """Resolve a host name by the operating system."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
 class GuardedResolver(AbstractResolver):
-    """Gives the connector only addresses that were checked: a cell of a spreadsheet cannot make us read from our own network.
+    """Resolves names to checked addresses only, so that a spreadsheet's cell cannot make us read from our own network.
 
-    What is connected to is what was checked, so a name that answers differently the second time (DNS rebinding) gains nothing.
-    `refused` says of names why they were refused.
+    The checked address is the one connected to, so a name that resolves differently the second time (DNS rebinding) has no
+    effect. `refused`: the reason by name.
     """
 
     def __init__(self, resolve: Resolve, *, allows_private: bool) -> None:
@@ -365,7 +364,7 @@ class GuardedResolver(AbstractResolver):
         self.refused: dict[str, str] = {}
 
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
-        """Return the checked addresses of `host`; a single forbidden one among them refuses it."""
+        """Return the checked addresses of `host`; a single forbidden one refuses it."""
         addresses = await self._resolve(host, port)
         if refusal := refusal_of(addresses, allows_private=self._allows_private):
             self.refused[host] = refusal
@@ -379,4 +378,4 @@ class GuardedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Hold nothing that needs closing."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""Where rows come from: one contract for all kinds of source, a catalogue of the kinds, and what they share.
+"""Sources of rows: one contract for all kinds, a catalogue of the kinds, and shared parts.
 
-Files are found and fetched in `files` and cut into rows in `formats`; Google Sheets and Salesforce have folders of their own.
+`files` finds and fetches files, `formats` splits them into rows; Google Sheets and Salesforce have their own folders.
 """

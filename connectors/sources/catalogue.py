@@ -1,6 +1,6 @@
-"""The catalogue of source kinds: a mapping's `source` becomes something that can be read, or probed without reading it.
+"""The catalogue of source kinds: opens or probes the source that a mapping's `source` block describes.
 
-A kind is imported when a source of it is opened, as some take long to import. A missing kind is a type error.
+The module of a kind is imported when a source of it is opened, as some take long to import. mypy reports a missing kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FileSpec = (
     | kinds.XmlSource
     | kinds.IcsSource
 )
-"""The kinds that are files."""
+"""The kinds of source that are files."""
 
 
 def open_source(
@@ -55,10 +55,9 @@ def open_source(
 ) -> Source:
     """Return the source that `spec` describes; nothing is opened before its `read()`.
 
-    `base` is the folder of the mapping file, where relative paths start. `columns` are the columns that the mapping
-    reads: they are matched with the source's own, and all must be there. `access`: credentials for the services that ask.
-    `since`: the cursor of an earlier reading, to read only what changed after it; a source without cursors reads all.
-    `clock`: time and waiting.
+    `base`: the mapping file's folder, where relative paths start. `columns`: the columns that the mapping reads, all of which
+    must exist. `access`: credentials for services. `since`: the cursor of an earlier read, to read only later changes; a source
+    without cursors reads everything. `clock`: time and waiting.
     """
     asked = ColumnRequest.of(spec, columns)
     is_read_once = isinstance(spec, FileSource) and spec.files == "new"
@@ -112,10 +111,10 @@ def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Abstra
 
 
 def read_sheet_top(spec: WorkbookSource | GoogleSheetsSource, base: Path, most: int, *, access: Access = NO_ACCESS) -> SheetTop:
-    """Read a sheet's first rows, so many at most, once, as they are stored.
+    """Read at most `most` rows from the top of a sheet, as they are stored.
 
     Raises:
-        SyncError: as reading it does.
+        SyncError: as on reading the source.
     """
     with masked_errors(access.mask):
         if isinstance(spec, WorkbookSource):
@@ -128,10 +127,10 @@ def read_sheet_top(spec: WorkbookSource | GoogleSheetsSource, base: Path, most: 
 
 
 def describe_object(name: str, *, access: Access = NO_ACCESS) -> ObjectFields:
-    """Ask an org for the fields of an object that may say something of an event.
+    """Return the fields of a Salesforce object that are relevant for an event.
 
     Raises:
-        SyncError: the org cannot be asked, or has no such object that we may see.
+        SyncError: the org does not answer, or has no such object that we may see.
     """
     with masked_errors(access.mask):
         with needed_extra("salesforce", f"to read {name}"):
@@ -140,10 +139,10 @@ def describe_object(name: str, *, access: Access = NO_ACCESS) -> ObjectFields:
 
 
 def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:
-    """Return a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+    """Return a context manager for a sheet with status columns; `keys` are the columns of a row's key.
 
     Raises:
-        ConfigError: its client is not installed, or there are no credentials.
+        ConfigError: the client is not installed, or there are no credentials.
     """
     with needed_extra("sheets", f"to write back into {spec.place}"):
         from connectors.sources.google_sheets.source import open_google_status_sheet
@@ -152,10 +151,10 @@ def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Ac
 
 @contextmanager
 def needed_extra(name: str, purpose: str) -> Iterator[None]:
-    """Import within the block what an extra brings; `purpose` is what it is needed for.
+    """Convert a failed import in the block to an error that names the missing extra; `purpose` says what it is needed for.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the extra is not installed.
     """
     try:
         yield
@@ -165,10 +164,10 @@ def needed_extra(name: str, purpose: str) -> Iterator[None]:
 
 
 def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:
-    """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
+    """Return what a feed would read from an org, without reading it: fields, number of records, requests left today.
 
     Raises:
-        SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
+        SyncError: as on reading; missing fields are named with the most similar ones.
     """
     with needed_extra("salesforce", f"to read {spec.place}"):
         from connectors.sources.salesforce.source import probe_salesforce
@@ -178,9 +177,10 @@ def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access
 
 @dataclass(frozen=True, slots=True)
 class SourceProbe:
-    """`marks`: a digest for each version of each file or sheet. `blind`: why nothing can be concluded, "" if it can.
+    """The result of a probe. `marks`: a digest of the version of each file or sheet. `blind`: why changes cannot be detected,
+    "" if they can.
 
-    `is_growing`: what is gone again does not count, only what has come or changed.
+    `is_growing`: files that disappear do not count as a change.
     """
 
     marks: frozenset[str] = frozenset()
@@ -188,15 +188,15 @@ class SourceProbe:
     blind: str = ""
 
     def is_news_to(self, seen: frozenset[str]) -> bool:
-        """Whether there is more to read than when `seen` were all marks."""
+        """Return whether there is something new compared with the earlier marks `seen`."""
         return not self.marks <= seen if self.is_growing else self.marks != seen
 
 
 def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock = REAL_CLOCK) -> SourceProbe:
-    """Probe what a source would read now, its second tables among it, unless its files are read once each.
+    """Probe the files or sheets that a source would read now, including joined tables.
 
     Raises:
-        SyncError: it cannot be probed; reading it fails as well.
+        SyncError: it cannot be probed; reading would fail as well.
     """
     with masked_errors(access.mask):
         match spec:
@@ -212,7 +212,7 @@ def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock =
                 blind = "" if version else f"the Drive API gives no version of {spec.place}"
                 own = SourceProbe(frozenset({digest} if version else ()), blind=blind)
             case SalesforceSource():
-                own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
+                own = SourceProbe(blind=f"each run asks a source of kind {spec.kind} what has changed")
         if own.blind or own.is_growing:
             return own
         marks = set(own.marks)

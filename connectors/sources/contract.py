@@ -1,18 +1,17 @@
-"""What every source of rows promises.
+"""The contract of every source of rows.
 
-* **Streams.** Rows are made while they are asked for; memory does not grow with their number.
-* **Addresses.** Each row's `RowLocation` is a place that a person can open, with the row's true number.
-* **Every row.** Blank rows are rows too, so that numbers and counts agree with what a person sees; each row has a cell
-  for each of `Reading.columns`, "" where the source has none.
-* **Text.** A cell is the text that stands in the source: never trimmed, turned into a number, or read as "missing".
-* **All or an exception.** A source that cannot be read, ends early, lacks a column or changes meanwhile raises one of
-  the errors below; it never ends quietly with fewer rows. What is wrong with one row only stands in
-  `SourceRow.problems`.
-* **Closes what it opened**, when the `with` block ends, read to the end or not. Rows are asked for inside the block.
-* **Again.** `read()` may be called any number of times; each reading starts from the first row, or, where the source
-  was opened to go on from an earlier reading's cursor, from the same one.
-* **Cursors**, where a kind has them: its model says in `AnySource.full_every` how often it is read from the start all the
-  same. A cursor that means nothing to the source (any more) leads to a reading from the start.
+* **Streams.** Rows are produced while they are requested; memory does not grow with their number.
+* **Locations.** Each row's `RowLocation` is where a person finds it, with the row's true number.
+* **Every row.** Blank rows are rows too, so that numbers and counts agree with what a person sees; each row has a cell for each
+  of `Reading.columns`, "" if the source has none.
+* **Text.** A cell is the source's text: never trimmed, converted to a number, or interpreted as "missing".
+* **All or an exception.** A source that cannot be read, ends early, lacks a column or changes meanwhile raises one of the
+  errors below; it never ends silently with fewer rows. Problems of a single row are only in `SourceRow.problems`.
+* **Closes what it opened** when the `with` block ends, read to the end or not. Rows are requested inside the block.
+* **Repeatable.** `read()` may be called any number of times; each reading starts from the first row, or, if the source was
+  opened with the cursor of an earlier reading, from that cursor.
+* **Cursors**, if a kind has them: `AnySource.full_every` of its model says how often it is read in full nevertheless. A cursor
+  that the source does not know (any more) leads to a full read.
 """
 
 from __future__ import annotations
@@ -36,12 +35,11 @@ from mappings.spec.source_words import LINK, NO_LINKS
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a reading ended that ended well.
+    """The end of a complete reading.
 
-    `cursor`: from where a later reading may go on, "" if the source knows no such place; it covers exactly the rows that
-    were given, and is worth keeping only once they are. `notices`: what the operator should know, such as that
-    the reading was cut short by a limit of the source and goes on in the next run. `is_short`: it was, so that
-    rows are missing behind those that were given, and an absent one has not vanished.
+    `cursor`: where a later reading may continue, "" if the source has no cursors; it covers exactly the rows that were
+    returned, and may be stored only once they are. `notices`: messages for the operator, such as that the reading was cut short
+    by a limit of the source. `is_short`: it was, so rows are missing after those returned, and an absent one has not vanished.
     """
 
     cursor: str = ""
@@ -53,12 +51,11 @@ class Ending:
 class Reading:
     """One pass over a source.
 
-    `columns` are the names in the source's order, spelt as the mapping spells them where it uses them. `rows` is
-    consumed once. `stamp` is cheap evidence of the content's version, taken before the first row was read: equal
-    stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
-    there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
-    so themselves (`SourceRow.is_gone`). `has_known_end`: something proves that the source came whole; else rows may be missing
-    behind those that are given, unnoticed. `ending` is asked once the rows are consumed.
+    `columns`: the names in the source's order, spelt as in the mapping if it uses them. `rows`: can be consumed once. `stamp`:
+    the version of the content, taken before the first row; equal stamps mean equal content, "" means unknown. `is_whole`: the
+    rows are complete, so that an absent one has vanished; otherwise they are the changed ones, and deleted ones have
+    `SourceRow.is_gone`. `has_known_end`: it is proved that the source arrived completely; otherwise rows may be missing at the
+    end. `ending`: to be called after all rows are consumed.
     """
 
     columns: tuple[str, ...]
@@ -69,7 +66,7 @@ class Reading:
     has_known_end: bool = True
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:
-        """Return the same with columns that the source lacks by leave: empty in every row."""
+        """Return the reading with optional columns that the source lacks, empty in every row."""
         if not columns:
             return self
         blank = dict.fromkeys(columns, "")
@@ -78,32 +75,32 @@ class Reading:
 
 
 def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
-    """Return the reading of a source that has not changed since the reading that gave `cursor`."""
+    """Return an empty reading for a source that has not changed since the reading with `cursor`."""
     notice = f"{name} has not changed since it was last read"
     return Reading(columns, iter(()), cursor, is_whole=False, ending=lambda: Ending(cursor, (notice,)))
 
 
 OpenReading = Callable[[], AbstractContextManager[Reading]]
-"""Reads a source, with the promises of `Source.read`."""
+"""Starts a reading, under the contract of `Source.read`."""
 
 
 class Source(Protocol):
-    """A place that rows can be read from, as one feed sees it."""
+    """A place to read rows from, as configured for one feed."""
 
     def read(self) -> AbstractContextManager[Reading]:
-        """Open the source and match its columns; rows follow as they are asked for.
+        """Open the source and match its columns; rows are produced on request.
 
         Raises:
-            SourceUnavailableError: it did not answer, or changed while it was read; again later may work.
-            SourceRefusedError: it is not there, or we may not read it.
-            BadSourceError: what is there cannot be read as this kind of source.
+            SourceUnavailableError: it did not answer, or changed while it was read; a later attempt may work.
+            SourceRefusedError: it does not exist, or we may not read it.
+            BadSourceError: its content cannot be read as this kind of source.
             MissingColumnsError: it lacks columns that the feed needs; raised before any row.
         """
         ...
 
 
 def stamp_of_all(stamps: Sequence[str]) -> str:
-    """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
+    """Return the combined stamp of a source and its joined tables, "" if one of them has none."""
     return " ".join(stamps) if all(stamps) else ""
 
 
@@ -143,9 +140,9 @@ class SalesforceAccess:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """All that a feed's source may need to be let in.
+    """All credentials that a feed's source may need.
 
-    `mask` hides all of it wherever a text leaves this process; a token obtained later is added to the mask.
+    `mask` masks them in every text that leaves this process; tokens obtained later are added to it.
     """
 
     google: GoogleAccess = field(default_factory=GoogleAccess)
@@ -158,10 +155,10 @@ NO_ACCESS = Access()
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time and chance, handed in so that tests need not wait.
+    """Time and randomness, passed in so that tests need not wait.
 
-    `now`: seconds since 1970; `clock_s`: seconds on a clock that never goes back; `sleep` waits so many seconds;
-    `chance`: a number from 0 up to, not including, 1.
+    `now`: seconds since 1970; `clock_s`: monotonic seconds; `sleep` waits so many seconds; `chance`: a random number from 0 to
+    less than 1.
     """
 
     now: Callable[[], float] = time.time
@@ -175,7 +172,7 @@ REAL_CLOCK = Clock()
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """A row as it is now: its number in the sheet, and the cells of the key's and the status columns."""
+    """A current row: its number in the sheet, and the cells of the key and status columns."""
 
     number: int
     cells: Mapping[str, str]
@@ -183,7 +180,7 @@ class StatusRow:
 
 @dataclass(frozen=True, slots=True)
 class StatusCell:
-    """The text for one cell: its row by number, its column by name; "" empties the cell."""
+    """The text to write into one cell, by row number and column name; "" empties the cell."""
 
     number: int
     column: str
@@ -191,19 +188,19 @@ class StatusCell:
 
 
 class StatusSheet(Protocol):
-    """A sheet whose owner lets us write into some columns. No other column is ever written."""
+    """A sheet with columns that eventsync writes. Other columns are never written."""
 
     def read(self) -> Sequence[StatusRow]:
-        """Return all rows as they are now.
+        """Return all current rows.
 
         Raises:
-            MissingColumnsError: one of the columns to write into, or of the key, is not there.
+            MissingColumnsError: a status column or a column of the key is missing.
             SyncError: the sheet cannot be read.
         """
         ...
 
     def write(self, cells: Sequence[StatusCell]) -> bool:
-        """Write these cells as plain text and return True, if the rows are still where the last `read` found them.
+        """Write these cells as plain text and return True; return False if the rows have moved since the last `read`.
 
         Raises:
             SyncError: the sheet cannot be written; some of the cells may have been.
@@ -220,17 +217,17 @@ class SourceUnavailableError(TransientError):
 
 
 class SourceRefusedError(PermanentError):
-    """The source is not there, or does not let us in."""
+    """The source does not exist, or we may not read it."""
 
 
 class NoFolderError(SourceRefusedError):
-    """The folder in which files are looked for is not there."""
+    """The folder of a file pattern does not exist."""
 
 
 class BadSourceError(PermanentError):
-    """What we were given cannot be read as what the mapping file says it is. `place`: file, or file:line.
+    """The content cannot be read as the kind that the mapping file declares. `place`: file, or file:line.
 
-    `delimiter`: what parts the cells, where it is not what the mapping file says; "" where that is not the fault.
+    `delimiter`: the actual delimiter if it is not the declared one, "" if that is not the problem.
     """
 
     def __init__(self, place: str, message: str, *, hint: str = "", delimiter: str = "") -> None:
@@ -240,20 +237,20 @@ class BadSourceError(PermanentError):
 
 
 class CutOffError(BadSourceError):
-    """The content ends where it cannot end: within a record, or before the end that its format prescribes."""
+    """The content ends too early: within a record, or before the end that its format requires."""
 
 
 class EmptySourceError(BadSourceError):
-    """Nothing at all is there, not even a header: a file that was cut off, or not yet written."""
+    """The source has no content, not even a header: a file that was cut off, or not yet written."""
 
 
 class MissingColumnsError(PermanentError):
     """The source lacks columns that the feed needs.
 
-    `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
-    columns in `taken` are needed for themselves, so that they are no other's new name; nor is a single column that several are
-    missing beside: it holds all of them, unsplit. `NAME.link` of a column that is there is missing where texts have no links.
-    `delimiter`: what parts the header into more of the columns, "" if nothing.
+    `missing`: all of them, sorted. `nearest`: the most similar column of the source for those that have one. Columns in `taken`
+    are used themselves, so they are not suggested; nor is the only column of a source that lacks several, since it holds all of
+    them unsplit. `NAME.link` of an existing column is missing if its texts have no links. `delimiter`: the delimiter that would
+    split the header into more of the columns, "" if none.
     """
 
     def __init__(
@@ -268,7 +265,7 @@ class MissingColumnsError(PermanentError):
     ) -> None:
         self.missing = tuple(sorted(missing))
         self.delimiter = delimiter
-        advice = f"set `source.delimiter` to {delimiter!r}, which parts the cells of this file" if delimiter else advice
+        advice = f"set `source.delimiter` to {delimiter!r}, which separates the cells of this file" if delimiter else advice
         is_unsplit = bool(delimiter) or (len(present) == 1 and len(self.missing) > 1)
         texts = {name: text for name in self.missing if name.endswith(LINK) and (text := name.removesuffix(LINK)) in present}
         nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])

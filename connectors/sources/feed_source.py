@@ -1,4 +1,4 @@
-"""A source as its feed wants it: nulls emptied, JSON in cells opened, second tables joined, secrets masked in all it says."""
+"""The source of a feed: reads its rows, empties nulls, expands JSON cells, joins other tables, and masks secrets in errors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000
-"""Rows of a second table."""
+"""The most rows of a joined table."""
 _MOST_TEXT = 256 * 1024 * 1024
-"""Characters of a second table."""
+"""The most characters of a joined table."""
 _TOO_LARGE = f"a joined table is kept in memory: at most {_MOST_ROWS} rows and {_MOST_TEXT // 2**20} million characters"
 _KEYS_SHOWN = 5
 
 Key = tuple[str, ...]
 Table = Mapping[Key, Mapping[str, str]]
-"""A second table: the cells of each key, by their names in the mapping."""
+"""A joined table: the cells of each key, by their names in the mapping."""
 OpenRows = Callable[[ColumnRequest], AbstractContextManager[Reading]]
 OpenTable = Callable[[Join, frozenset[str]], AbstractContextManager[Reading]]
 
 
 @contextmanager
 def read_feed_source(spec: AnySource, asked: ColumnRequest, open_rows: OpenRows, open_table: OpenTable) -> Iterator[Reading]:
-    """Read the rows of a feed: its own for the columns asked of `open_rows`, beside them those of `open_table` for each join.
+    """Read the rows of a feed: from `open_rows`, with the columns of each join from `open_table` added.
 
-    Keeps the promises of `Source.read`; second tables are read whole before the first row.
+    It follows the contract of `Source.read`; joined tables are read completely before the first row.
     """
     tables = [_read_table(join, asked, open_table) for join in spec.join]
     inside = _inside_json(spec, asked.columns)
@@ -52,11 +52,11 @@ def read_feed_source(spec: AnySource, asked: ColumnRequest, open_rows: OpenRows,
 
 
 def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tuple[tuple[str, ...], str, Table]:
-    """Read a second table whole; return its columns by their names in the mapping, its stamp and its rows.
+    """Read a joined table; return its columns by their names in the mapping, its stamp and its rows.
 
     Raises:
         SyncError: it cannot be read.
-        BadSourceError: two of its rows have one key, a row is faulty, or it is too large for memory.
+        BadSourceError: two of its rows have the same key, a row is faulty, or it is too large for memory.
     """
     wanted = {name.removeprefix(join.prefix) for name in asked.columns if name.startswith(join.prefix)}
     found: dict[Key, Mapping[str, str]] = {}
@@ -68,8 +68,8 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
             if row.is_gone or not any(key):
                 continue
             if key in places:
-                message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location}'
-                hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
+                message = f'"{" ".join(key)}" occurs at {places[key]} and again at {row.location}'
+                hint = f"each key ({', '.join(join.by.values())}) may occur once in a joined table: remove one of the rows"
                 raise BadSourceError(join.source.place, message, hint=hint)
             if row.problems:
                 first = row.problems[0]
@@ -85,7 +85,7 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
 
 
 def _joined(rows: Iterator[SourceRow], join: Join, columns: Sequence[str], table: Table) -> Iterator[SourceRow]:
-    """Put the table's cells beside each row's: those of its key, empty ones where there are none."""
+    """Add to each row the cells of the joined table for its key, or empty ones."""
     blank = dict.fromkeys(columns, "")
     known = ", ".join(" ".join(key) for key, _ in zip(table, range(_KEYS_SHOWN), strict=False))
     for row in rows:
@@ -98,7 +98,7 @@ def _joined(rows: Iterator[SourceRow], join: Join, columns: Sequence[str], table
 
 
 def own_columns(spec: AnySource, asked: ColumnRequest) -> ColumnRequest:
-    """Return what is asked of the source's own rows: neither what its second tables have nor what stands inside a JSON cell."""
+    """Return the request for the source's own columns, without those of joined tables and of JSON cells."""
     prefixes = tuple(join.prefix for join in spec.join)
     elsewhere = {*_inside_json(spec, asked.columns), *(name for name in asked.columns if name.startswith(prefixes))}
     here = [column for join in spec.join for column in join.by]
@@ -106,13 +106,13 @@ def own_columns(spec: AnySource, asked: ColumnRequest) -> ColumnRequest:
 
 
 def _inside_json(spec: AnySource, columns: frozenset[str]) -> list[str]:
-    """Return the columns that stand inside the JSON of another column's cells."""
+    """Return the requested columns that are inside the JSON of another column."""
     holders = tuple(f"{holder}{mark}" for holder in spec.json_columns for mark in ".[")
     return sorted(name for name in columns if name.startswith(holders))
 
 
 def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:
-    """Empty the cells whose whole text, trimmed, means that there is nothing."""
+    """Empty the cells whose trimmed text is one of those that mean an empty cell."""
     if not spec.empty_if and not spec.empty_in:
         return rows
     everywhere = frozenset(text.strip() for text in spec.empty_if)
@@ -128,14 +128,14 @@ def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence
 
 @dataclass(frozen=True, slots=True)
 class MaskedSource:
-    """What `open_reading` reads, as a source; its errors and notices hold none of the secrets that `mask` knows by then."""
+    """A source whose errors and notices contain none of the secrets that `mask` knows."""
 
     open_reading: OpenReading
     mask: Mask
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`."""
+        """Read under the contract of `Source.read`."""
         with masked_errors(self.mask), self.open_reading() as reading:
 
             def ending() -> Ending:
@@ -148,7 +148,7 @@ class MaskedSource:
 
 @contextmanager
 def masked_errors(mask: Mask) -> Iterator[None]:
-    """Hide the secrets in every error that leaves the block, and cut off causes that repeat them."""
+    """Mask the secrets in every error that leaves the block, and remove causes that repeat them."""
     try:
         yield
     except BaseException as error:

@@ -1,6 +1,6 @@
-"""What is wrong with a row's cells or its width; limits of a record; which rows of a file are none (comments, footers).
+"""Checks of a row's cells and width; limits of a record; rows that do not count (comments, footers); matching of columns.
 
-The limits are far beyond real files, and keep a small hostile file from taking the memory or the time of a run. Blank rows are
+The limits are far beyond real files, and keep a small hostile file from using up the memory or time of a run. Blank rows are
 rows, and left to the mapping.
 """
 
@@ -21,38 +21,38 @@ from mappings.spec.source import AnySource, GridSource
 from mappings.spec.source_words import LINK, Header
 
 LARGEST_RECORD = 64 * 1024 * 1024
-"""Characters of one record, one line, or anything that stands beside the records."""
+"""The most characters of one record or line, or of anything beside the records."""
 LARGEST_CELL = 10 * 1024 * 1024
-"""Characters. A larger cell is a quote that was never closed, far more often than it is text."""
+"""The most characters of a cell; a larger one is far more often an unclosed quote than text."""
 MOST_VALUES = 200_000
-"""Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
+"""The most values of one record, cells or lines of one row, properties of one event, or elements of one kind in a sheet."""
 MOST_COLUMNS = 16_384
-"""Columns of a source; as many as a sheet may have."""
+"""The most columns of a source, as many as a sheet may have."""
 LONGEST_NAME = 1_000
-"""Characters of a column's name, made of the names that lead to it."""
+"""The most characters of a column's name, including the names of its path."""
 LONGEST_MARKUP = 1024 * 1024
-"""Bytes of one tag, comment or document type of XML."""
+"""The most bytes of one tag, comment or document type of XML."""
 DELIMITERS = ",;\t|"
 BESIDE = " | "
-"""What people are shown between the cells of a source that has no delimiter."""
+"""The separator shown between the cells of a source without a delimiter."""
 _MOST_SHOWN = 200
-_NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"
+_NUL_HINT = "remove the NUL byte, or export the file again"
 _UNDECODED = re.compile("[\ud800-\udfff]")
 
 
 def short(text: str) -> str:
-    r"""Return a text as people are shown it: undecodable bytes as `\xe9`, NUL as `\x00`, no more than 200 characters."""
+    r"""Return a text for display: undecodable bytes as `\xe9`, NUL as `\x00`, at most 200 characters."""
     shown = _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")
     return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
 
 
 def replaced_bytes(text: str) -> str:
-    """Return text that every program can store, each undecodable byte as U+FFFD."""
+    """Return a text with each undecodable byte replaced by U+FFFD, so that every program can store it."""
     return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def has_undecodable(text: str) -> bool:
-    """Whether the text holds bytes that its encoding could not decode."""
+    """Return whether the text has bytes that its encoding could not decode."""
     if text.isascii():
         return False
     try:
@@ -69,9 +69,9 @@ def checked_row(
     encodings: Sequence[str],
     problems: Sequence[Reason] = (),
 ) -> SourceRow:
-    """Return a row with what is wrong with the text of its cells; U+FFFD replaces bad bytes.
+    """Return a row with the problems in its cells' texts; undecodable bytes become U+FFFD.
 
-    A faulty cell is a problem in a wanted column, a warning in any other. `encodings` are those agreed.
+    A faulty cell is a problem in a wanted column, a warning in any other. `encodings`: those that the mapping file allows.
     """
     faults, warnings = list(problems), list[Reason]()
     for column, cell in cells.items():
@@ -87,9 +87,9 @@ def checked_row(
 
 @dataclass(frozen=True, slots=True)
 class RowChecks:
-    """Makes rows of records that are not as the header announced. `columns` are the source's, `delimiter` its own.
+    """Makes rows of records that do not fit the header. `columns` are the source's, `delimiter` its own.
 
-    `wanted` are the columns that the mapping uses, `encodings` those agreed.
+    `wanted`: the columns that the mapping uses; `encodings`: those that the mapping file allows.
     """
 
     spec: GridSource
@@ -100,10 +100,10 @@ class RowChecks:
     rejects_short: bool = False
 
     def row(self, location: RowLocation, cells: Sequence[str], problems: Sequence[Reason] = ()) -> SourceRow:
-        """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
+        """Return a row with exactly the header's columns, and problems for its width and the texts of its cells.
 
-        Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. A surplus
-        that is blank (trailing delimiters) is no problem, nor is any other where `long_rows` says to cut it.
+        Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. Extra cells are no
+        problem if they are blank (trailing delimiters), or if `long_rows` is `cut`.
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
         named = dict(zip(self.columns, filled, strict=False))
@@ -113,9 +113,9 @@ class RowChecks:
         counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
-            remedy = f"a cell that contains {self.delimiter!r} must stand in quotes"
+            remedy = f"a cell that contains {self.delimiter!r} must be in quotes"
             if self.delimiter == BESIDE:
-                remedy = "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
+                remedy = "name their columns in the header, leave them out by `source.range`, or write `long_rows: cut`"
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), f"{counts}; {remedy}")
         # Delimiters after the last column with a name are decoration.
         named = (place for place, column in enumerate(self.columns, start=1) if column != f"#{place}")
@@ -124,7 +124,7 @@ class RowChecks:
 
 
 def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[SourceRow]:
-    """Leave out comment rows, what follows the row that `until` describes, and the `footer`; numbers stay as they are.
+    """Remove comment rows, the rows from `until` on, and the `footer`; row numbers are unchanged.
 
     Memory grows with `footer` and the blank rows within it, not with the file.
     """
@@ -158,18 +158,18 @@ def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRo
 
 
 _FARTHEST = 1000
-"""Rows among which a header is looked for."""
+"""The rows among which a header is searched."""
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
 _WHOLE_FILE = "ask the partner for the whole file"
 NextRow = Callable[[], Sequence[str] | None]
-"""Gives the next row's cells, None at the end."""
+"""Returns the next row's cells, None at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
-    """The columns that a feed asks of its source: all must be there but the `optional`; `aliases` are their other names."""
+    """The columns that a feed needs from its source: all must exist except the `optional`; `aliases` are their other names."""
 
     columns: frozenset[str]
     optional: frozenset[str] = frozenset()
@@ -177,22 +177,22 @@ class ColumnRequest:
 
     @classmethod
     def of(cls, spec: AnySource, columns: Iterable[str]) -> ColumnRequest:
-        """Return what the mapping's `columns` and the source's own settings ask for together."""
+        """Return the request for a mapping's `columns` with the source's settings."""
         return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 
     @property
     def has_links(self) -> bool:
-        """Whether a name may mean the links behind a column's texts."""
+        """Whether a name may stand for the links behind a column's texts."""
         return any(name.endswith(LINK) for name in (*self.columns, *chain.from_iterable(self.aliases.values())))
 
     def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> ColumnRequest:
-        """Return the same without some columns, which come from elsewhere, and with others."""
+        """Return the request without some columns, which come from elsewhere, and with additional ones."""
         return ColumnRequest(self.columns.difference(columns).union(also), self.optional, self.aliases)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedColumns:
-    """The source's columns spelt as the mapping spells them; the wanted ones that are `missing`, or `absent` by leave."""
+    """The source's columns in the mapping's spelling, the wanted ones that are `missing`, and the `absent` optional ones."""
 
     names: tuple[str, ...]
     missing: tuple[str, ...] = ()
@@ -200,17 +200,17 @@ class MatchedColumns:
 
 
 def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "") -> tuple[str, ...]:
-    """Read rows up to and with the header and return the columns' names; row 0 reads nothing.
+    """Read rows up to the header and return the columns' names; row 0 reads nothing.
 
-    `name` is what people call the source; `hint` what may help if there are far too many columns.
+    `name`: the source's name for people; `hint`: what to do about far too many columns.
 
     Raises:
         EmptySourceError: there are no rows at all.
-        BadSourceError: the source ends before the header, or nothing or far too much stands in it.
+        BadSourceError: the source ends before the header, or the header is blank or far too wide.
     """
     in_file = _find_header(header, name, next_row) if header.row else []
     if len(in_file) > MOST_COLUMNS:
-        raise BadSourceError(name, f"the header has {len(in_file)} columns; more than {MOST_COLUMNS} are never meant", hint=hint)
+        raise BadSourceError(name, f"the header has {len(in_file)} columns; at most {MOST_COLUMNS} are possible", hint=hint)
     return column_names(header.names or in_file)
 
 
@@ -236,10 +236,10 @@ def _find_header(header: Header, name: str, next_row: NextRow) -> list[str]:
 
 
 def column_names(header: Sequence[str]) -> tuple[str, ...]:
-    """Name every column, each name once.
+    """Return a unique name for each column.
 
-    Names are trimmed of all Unicode spaces and invisible characters. A nameless column is called after its position,
-    `#3`; of several with one name the first keeps it and the later ones become `Name#2`, `Name#3`.
+    Names are trimmed of all Unicode spaces and invisible characters. A nameless column is named after its position, `#3`; of
+    several columns with the same name the first keeps it and the later ones become `Name#2`, `Name#3`.
     """
     trimmed = (unicodedata.normalize("NFC", cell).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip() for cell in header)
     wished = [name or f"#{position}" for position, name in enumerate(trimmed, start=1)]
@@ -255,10 +255,10 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
 
 
 def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, delimiter: str = "") -> MatchedColumns:
-    """Match a source's columns with those asked for; `delimiter` parts the cells of a delimited file.
+    """Match a source's columns with the requested ones; `delimiter` is that of a delimited file.
 
     Raises:
-        MissingColumnsError: columns are missing that may not be.
+        MissingColumnsError: required columns are missing.
     """
     found = matched(present, asked)
     if found.missing:
@@ -269,7 +269,7 @@ def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, deli
 
 
 def _better_delimiter(present: Sequence[str], asked: ColumnRequest, delimiter: str, missing: int) -> str:
-    """Return the delimiter that parts the header into the most columns asked for, "" if none beats the present one."""
+    """Return the delimiter that splits the header into the most requested columns, "" if none is better than the present one."""
     header = delimiter.join(present)
     others = [mark for mark in DELIMITERS if mark != delimiter and mark in header]
     lacking = {mark: len(matched(column_names(header.split(mark)), asked).missing) for mark in others}
@@ -278,11 +278,11 @@ def _better_delimiter(present: Sequence[str], asked: ColumnRequest, delimiter: s
 
 
 def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
-    """Find the wanted columns among a source's names.
+    """Match the wanted columns with a source's names.
 
-    A wanted name means the column of exactly that name; else the one column that differs only in case, spaces or
-    Unicode form; else, in the same two ways, the first of its aliases that is there; else, spelt `#3` or `#C`, the third
-    column. Two columns that differ only in spelling are not guessed between.
+    A wanted name is the column of exactly that name; else the only column that differs in case, spaces or Unicode form; else,
+    by the same rules, the first existing alias; else, for `#3` or `#C`, the third column. It is not guessed between two columns
+    that differ only in spelling.
     """
     by_fold: defaultdict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):
@@ -290,7 +290,7 @@ def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
     claimed: dict[int, str] = {}
 
     def claim(wanted: str, positions: Sequence[int | None]) -> None:
-        """Let a wanted name mean the one column that is free; each of both once."""
+        """Assign a wanted name to the only free column; each of both is used once."""
         free = [position for position in positions if position is not None and position not in claimed]
         if len(free) == 1 and wanted not in claimed.values():
             claimed[free[0]] = wanted
@@ -311,7 +311,7 @@ def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
 
 
 def link_columns(names: Sequence[str], asked: ColumnRequest) -> dict[str, int]:
-    """Find the wanted names that no column has and that mean the links behind one, `Title.link`; return its place from 0."""
+    """Return the position, from 0, of the column whose links each missing name such as `Title.link` stands for."""
     found = matched(names, asked)
     places: dict[str, int] = {}
     for wanted in (*found.missing, *found.absent):
@@ -324,7 +324,7 @@ def link_columns(names: Sequence[str], asked: ColumnRequest) -> dict[str, int]:
 
 
 def _position(name: str, count: int) -> int | None:
-    """Return the column, from 0, that `#3` or `#C` names."""
+    """Return the index of the column, from 0, for `#3` or `#C`."""
     match = _POSITION.fullmatch(name)
     if match is None:
         return None
@@ -333,7 +333,7 @@ def _position(name: str, count: int) -> int | None:
 
 
 def folded(name: str) -> str:
-    """Return what two spellings of one column name share: neither case nor spaces nor Unicode form count."""
+    """Return a column name folded for comparison, without case, spaces and Unicode form."""
     return "".join(unicodedata.normalize("NFC", name).translate(_DROP_INVISIBLE).casefold().split())
 
 

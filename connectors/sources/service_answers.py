@@ -99,7 +99,7 @@ def as_odd_answer(place: str, service: str) -> Iterator[None]:
         yield
     except _ODD_SHAPE as error:
         message = f"{place}: {service} answered in another shape than its API describes ({type(error).__name__})"
-        raise SourceUnavailableError(message, hint="run again; if it stays so, please report it") from error
+        raise SourceUnavailableError(message, hint="run again; if it happens again, please report it") from error
 
 
 def in_known_shape(rows: Iterator[T], place: str, service: str) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Take the pictures of the Dagster UI in use: a braked feed, a run launched with options, days of the past, a broken file.
+"""Take the pictures of the Dagster UI in use: a braked feed, a launchpad, held rows, backfills, a broken file.
 
 The stage is that of the browser tests. `PYTHONPATH=tests python docs/screenshots/take_ui.py [NAME ...]` from the top of the
 repository, with what `make test` installs and Chromium on the PATH; without names, every picture.
@@ -11,10 +11,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from browser.conftest import ARGUMENTS, NAMES, visit
-from browser.stage import BRAKED, BROKEN, DATED, DAYS, LAUNCHED, Stage, staged
+from browser.stage import BRAKED, BROKEN, DATED, DAYS, GROWING, LAUNCHED, STEADY, Stage, staged, write_rows
+from on_dagster.desk import line
 from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).parent
@@ -61,6 +63,22 @@ def days(page: Page, stage: Stage) -> None:
     chosen.press("Enter")
 
 
+def held(page: Page, stage: Stage) -> None:
+    """Rows that look like events sent under other keys."""
+    copies = (line(number).replace(f"{number},", f"9{number},", 1) for number in (13, 25))
+    write_rows(stage.desk, f"{STEADY}.csv", [*map(line, range(GROWING[-1] + 4)), *copies])
+    with ThreadPoolExecutor(1) as apart:  # Playwright keeps an event loop in this thread
+        apart.submit(stage.desk.run, feed=STEADY).result()
+    visit(page, stage.asset(STEADY, "staged", "view=events"), "held rows")
+
+
+def backfills(page: Page, stage: Stage) -> None:
+    """Backfills of the command: one that is done, one that has slices left."""
+    for last, limit in ((DAYS[0], "9"), (DAYS[-1], "2")):
+        stage.desk.start("backfill", DATED, "--from", DAYS[0], "--to", last, "--limit", limit).communicate()
+    visit(page, f"{stage.ui}/runs?view=backfills", DATED)
+
+
 def broken(page: Page, stage: Stage) -> None:
     """A mapping file with a mistake."""
     visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), "is it written as")
@@ -70,6 +88,8 @@ PICTURES: Mapping[str, Callable[[Page, Stage], None]] = {
     "brake": brake,
     "launchpad": launchpad,
     "days": days,
+    "held": held,
+    "backfills": backfills,
     "broken": broken,
 }
 

@@ -1,4 +1,4 @@
-"""What all compiled values share: the state of a row, the author's policies, steps, and the compiler of one mapping."""
+"""Parts that all compiled values share: the state of a row, policies for empty or refused values, steps, and the compiler."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from mappings.strict import Policy, UsePolicy, union_members
 
 NOWHERE = RowLocation("")
 UNSET: Any = object()
-"""Not computed yet."""
+"""Marks a value that is not computed yet."""
 _MEMO_SIZE = 4096
 _MORE = "\0more"
-"""Among the columns that a value reads: something that is no cell of the row."""
+"""Stands in the set of columns that a value reads for everything that is not a cell, such as the row number."""
 
 
 class RowState:
-    """A row being mapped, or one of the events that it stands for. `named` holds the values of `let` as they are first needed.
+    """The row that is being mapped, or one of its events after `explode` or `recur`.
 
-    `item` and `day` distinguish the events of one row. `cancelled`: the label under which the event is called off.
-    `rejected_by`: the place under `rows:` of the first rule that rejects the row; `label` and `rule`: why and by which rule it is
-    left out. `is_refused`: its events cannot be read; it goes on so that all problems are reported at once, but for those of
-    the columns that are `muted`, which are reported already. `silence`: what the row says nothing of. `left_out`: what made the
-    author's choices leave out the cell of a column, which may be the true reason why a value is missing.
+    `named`: values of `let`, each computed at its first use. `item`, `day`: what distinguishes the events of one row.
+    `cancelled`: the label of a cancelled event. `rejected_by`: the place under `rows:` of the first rule that rejects the row.
+    `label`, `rule`: the rule that leaves the row out, and its label. `is_refused`: the row cannot be split into events; it is
+    mapped on to report all problems, except those of the `muted` columns. `silence`: which known events of the row this read
+    leaves as they are. `left_out`: by column, the reason why the cell was left out, which may explain a missing value.
     """
 
     is_draft = False
@@ -58,7 +58,7 @@ class RowState:
         self.left_out: dict[str, Refusal] = {}
 
     def event(self, key: RowKey, cells: Mapping[str, str]) -> RowState:
-        """Return one of the row's events: what is known of the row so far holds for it, too."""
+        """Return a new event of this row, with the row's reasons, warnings and labels so far."""
         event = RowState(cells, len(self.named), self.location, key)
         vars(event).update(vars(self) | vars(event))
         event.reasons += self.reasons
@@ -67,47 +67,47 @@ class RowState:
         return event
 
     def refuse(self, refusal: Refusal, muted: tuple[str, ...] = ()) -> list[RowState]:
-        """Note that the events of the row cannot be read; it stands for itself then."""
+        """Record that the row cannot be split into events, and return the row itself."""
         self.reasons.append(refusal.reason(""))
         self.is_refused, self.muted = True, muted
         return [self]
 
 
 Getter = Callable[[RowState], Any]
-"""A compiled value: None where it was left out, Refusal raised where it cannot be had."""
+"""A compiled value: returns None for a value that is left out, raises Refusal for one that cannot be used."""
 Holds = Callable[[RowState], bool]
-"""A compiled condition. Raises Refusal where the value it looks at is unusable."""
+"""A compiled condition: returns whether it is true for a row, raises Refusal if a value in it cannot be used."""
 Recover = Callable[[RowState, Refusal], Any]
-"""What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
+"""A compiled policy: returns the value to use after a refusal, None to leave it out, or raises the refusal again."""
 Watch = Callable[[str, str, Any, Any], None]
-"""Called, for `explain`, for each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
+"""Called by `explain` for each step with the field's path, the step's name, its input and its output (or the Refusal)."""
 
 
 def is_empty(value: object) -> bool:
-    """True for what is never sent: nothing, blank text, an empty list or object."""
+    """Return whether a value is empty and so never sent: None, blank text, an empty list or object."""
     if type(value) is str:
         return not value or value.isspace()
     return value is None or (not value and isinstance(value, list | dict))
 
 
 def nfc(text: str) -> str:
-    """Return the text in Unicode's composed form."""
+    """Return a text in Unicode's composed form (NFC)."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def read_cell(cells: Mapping[str, str], column: str) -> str:
-    """Return a cell's text in NFC, "" where the row has no such cell."""
+    """Return a cell's text in NFC, "" if the row has no such column."""
     return nfc(cells.get(column, ""))
 
 
 def required(column: str, hint: str = "") -> Refusal:
-    """Return the refusal of an empty value."""
+    """Return the refusal for an empty value."""
     wanted = hint or (f'fill in the column "{column}"' if column else "a value is needed here")
     return Refusal(ReasonCode.REQUIRED, wanted, column=column)
 
 
 def nothing_left(column: str, found: object) -> Refusal:
-    """Return the refusal of a value of which its steps left nothing; one that was empty before is `required`."""
+    """Return the refusal for a value that its steps made empty, or `required` if it was empty from the start."""
     if is_empty(found):
         return required(column)
     what = f'cell; write another value in the column "{column}"' if column else "value"
@@ -116,7 +116,7 @@ def nothing_left(column: str, found: object) -> Refusal:
 
 
 def blamed(reason: Reason, row: RowState) -> Reason:
-    """Return why a value is missing: a cell that is not empty was left out, or gave nothing."""
+    """Return the reason for a missing value with the column to blame, whose cell was left out or whose steps gave nothing."""
     if reason.code is not ReasonCode.REQUIRED:
         return reason
     cause = row.left_out.get(reason.column)
@@ -128,7 +128,7 @@ def blamed(reason: Reason, row: RowState) -> Reason:
 
 
 def compile_policy(policy: Policy | None, path: str) -> Recover:
-    """Compile an author's choice for the value of the event's field `path`."""
+    """Compile the author's policy (`on_empty`, `on_error`) for a value of the event's field `path`."""
     value: Any = None
     is_warned, is_draft = policy in {"warn", "draft"}, policy == "draft"
     if isinstance(policy, UsePolicy):
@@ -153,7 +153,7 @@ def compile_policy(policy: Policy | None, path: str) -> Recover:
 
 @dataclass(frozen=True, slots=True)
 class ValuePolicies:
-    """What the author chose for a value that is empty or refused; `is_empty_chosen`: on_empty stands in the file."""
+    """The author's policies for a value that is empty or refused. `is_empty_chosen`: the file has an `on_empty`."""
 
     column: str
     on_empty: Recover
@@ -161,7 +161,7 @@ class ValuePolicies:
     is_empty_chosen: bool = False
 
     def apply(self, row: RowState, refusal: Refusal) -> Any:
-        """Return what the author chose for a refusal, unless a choice inside the value is to reject the row."""
+        """Apply the policy to a refusal. A refusal that an inner policy made final is raised again."""
         if refusal.is_final:
             raise refusal
         return (self.on_empty if refusal.is_empty else self.on_error)(row, refusal)
@@ -169,21 +169,21 @@ class ValuePolicies:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What passes between steps: its kind, and whether there may be several of it."""
+    """The type of what one step passes to the next: its kind, and whether it may be a list."""
 
     kind: Kind
     is_list: bool = False
 
 
 ANYTHING = Flow(Kind.ANY)
-"""What is known of a value that may be of several kinds."""
+"""The flow of a value whose kind depends on the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledStep:
-    """One step as functions: `one` works on one item, `run` on all there is; `policy` is the step's own policy, if it has one.
+    """A step compiled to functions: `one` for a single item, `run` for all of a value. `policy`: the step's own policy.
 
-    `path`: the field of the event that the value is for.
+    `path`: the event's field that the value is for.
     """
 
     step: Step
@@ -194,7 +194,7 @@ class CompiledStep:
     policy: Recover | None
 
     def recover(self, row: RowState, current: Any, refusal: Refusal, found: str, column: str) -> Any:
-        """Apply the step's policy to what it refused, of a list to each item; what was `found` in the column is reported."""
+        """Apply the step's policy to a refusal, item by item for a list. `found` is the original value that the reason shows."""
         if not (self.is_each and isinstance(current, list)):
             return self._settle(row, refusal, found, column)
         results = []
@@ -221,7 +221,7 @@ def _flat(results: list[Any]) -> list[Any]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, one thing as a list of one, and nothing as an empty list."""
+    """Return a list unchanged, another value as a list of one, and None as an empty list."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -238,13 +238,13 @@ _CHECKS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
     Kind.NUMBER: (lambda value: isinstance(value, int | Decimal) and not isinstance(value, bool), ReasonCode.NOT_A_NUMBER),
     Kind.OBJECT: (lambda value: isinstance(value, Mapping), ReasonCode.BAD_TEXT),
 }
-"""What is checked row by row where the file does not say what reaches a step."""
+"""Checks made for each row when the kind of a step's input is not known from the file: the test, and the reason's code."""
 
 
 def compile_step(
     step: Step, flow: Flow, tables: Mapping[str, Table], path: str, watch: Watch | None = None
 ) -> tuple[CompiledStep, Flow]:
-    """Compile one step for what reaches it, and return what it passes on; each use is reported to `watch`."""
+    """Compile one step for the kind of its input, and return it with the kind of its output; `watch` is called on each use."""
     compiled, takes_list = step.compile(tables), step.takes is Kind.LIST
     is_each, works_on_empty = flow.is_list and not takes_list, step.works_on_empty
     fits, code = _CHECKS[step.takes] if flow.kind is Kind.ANY and step.takes in _CHECKS else (None, None)
@@ -274,7 +274,7 @@ def compile_step(
 
 
 def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, is_step: bool = True) -> Callable[[Any], Any]:
-    """Return the same step, or value of a row, each use of which is reported."""
+    """Wrap a compiled step or value so that each use is reported to `watch`."""
 
     def watched(given: Any) -> Any:
         goes_in = given if is_step else None
@@ -291,7 +291,7 @@ def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, 
 
 
 def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = "") -> Getter:
-    """Return what a getter gives, or the text of a column, once it has passed all steps; `source` names what refuses it."""
+    """Return a getter that reads a value or a column and applies all steps. `source`: the step's name in refusals of the read."""
     works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)
     column = policies.column
@@ -334,9 +334,9 @@ def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: Value
 
 
 def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str]) -> Getter:
-    """Return the same settled value, memoised by the cells that decide it: days and places come again (budget 3).
+    """Return a getter that caches the settled value by the cells that it reads: days and places recur (budget 3).
 
-    Only values of rows without warnings and refusals are kept: every other row has its own noted anew.
+    Rows with warnings or refusals are not cached, since each row must record its own.
     """
     pick: Callable[[Mapping[str, str]], Any] = itemgetter(*sorted(columns)) if columns else lambda _cells: ()
     known: dict[Any, Any] = {}
@@ -362,10 +362,10 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
 
 @dataclass(frozen=True, slots=True)
 class CompiledValue:
-    """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
+    """A compiled value. `column`: the column to name in reasons; `constant`: its text if it is the same in every row.
 
-    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
-    it may be there and unusable, as far as the file says.
+    `is_cell`: it is the raw text of that column. `reads`: the columns whose cells alone determine it, None if other input does
+    too. `refuses`: reading it may raise a Refusal.
     """
 
     get: Getter
@@ -378,17 +378,17 @@ class CompiledValue:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is the same in every row."""
+        """Whether the value is the same in every row."""
         return self.reads is not None and not self.reads
 
 
 def first_column(parts: Iterable[CompiledValue]) -> str:
-    """Return the first column that one of several values reads, "" if none does."""
+    """Return the first column that any of these values reads, "" if none does."""
     return next((part.column for part in parts if part.column), "")
 
 
 def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = None) -> CompiledValue:
-    """Return the value that a function makes of others."""
+    """Return the compiled value of a getter that is computed from `parts`."""
     flows = {part.flow for part in parts}
     common = flows.pop() if len(flows) == 1 else ANYTHING
     return CompiledValue(get, flow or common, first_column(parts), refuses=any(part.refuses for part in parts))
@@ -396,44 +396,44 @@ def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = No
 
 _REPORTED = {"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"}
 _WORDS = {model: word for word, model in union_members(Value).items() if word in _REPORTED}
-"""The kinds of values that `explain` reports, beside their steps."""
+"""Names of the kinds of values that `explain` reports in addition to steps."""
 ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]
-"""Compiles one kind of value."""
+"""A function that compiles one kind of value."""
 
 
 @dataclass(slots=True)
 class Compiler:
-    """One mapping being compiled. `problems` collects what cannot be, `columns` every column that is read."""
+    """The compiler of one mapping. It collects `problems`, and in `columns` every column that is read."""
 
     let: Mapping[str, Value]
     tables: Mapping[str, Table]
     channels: Mapping[str, int] | None
     compilers: Mapping[type, ValueCompiler]
-    """What compiles each kind of value."""
+    """The compiler function of each type of value."""
     compile_condition: Callable[[Compiler, Condition, Loc], Holds]
     watch: Watch | None = None
     as_of: datetime | None = None
     given: dict[str, CompiledValue] = field(default_factory=dict)
-    """What each event of a row knows besides: $item and $day."""
+    """Values that rules provide for each event of a row: `$item` and `$day`."""
     loops: dict[str, CompiledValue] = field(default_factory=dict)
-    """The items of the lists whose `give` is being compiled, by their names."""
+    """The current item of each enclosing `for_each`, by its name."""
     run_dates: set[str] = field(default_factory=set)
-    """The days of the run that values are, each as the zone of its value has it; "" where the moment of the run was not said."""
+    """The days of the run that values use, one for each zone; "" if the time of the run was not given."""
     reads_row_number: bool = False
     problems: list[MappingProblem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, CompiledValue] = field(default_factory=dict)
     _items: int = 0
     _reads: set[str] = field(default_factory=set)
-    """The columns that the value being compiled reads; with `_MORE`, not they alone decide it."""
+    """The columns that the value being compiled reads; includes `_MORE` if it depends on anything else."""
 
     @property
     def named_count(self) -> int:
-        """How many named values a row keeps."""
+        """How many named values and loop items a row stores."""
         return len(self.let) + self._items
 
     def value(self, value: Value, spot: ValuePosition) -> CompiledValue:
-        """Compile a value that gives one thing: objects, images and lists of objects have their place in the payload only."""
+        """Compile a value that is not an object, an image or a list of objects; those are compiled by the payload."""
         outer, self._reads = self._reads, set()
         compiled = self.operand(value, spot) if isinstance(value, str) else self.compilers[type(value)](self, value, spot)
         reads = None if _MORE in self._reads else frozenset(self._reads)
@@ -444,7 +444,7 @@ class Compiler:
         return replace(compiled, get=get, reads=reads)
 
     def values(self, values: Sequence[Value], spot: ValuePosition) -> list[CompiledValue]:
-        """Compile several values that stand in a list."""
+        """Compile each value of a list."""
         return [self.value(value, spot.inner(place)) for place, value in enumerate(values)]
 
     def condition(self, condition: Condition, loc: Loc) -> Holds:
@@ -452,22 +452,22 @@ class Compiler:
         return self.compile_condition(self, condition, loc)
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> CompiledValue:
-        """Note a problem; what is returned is never used."""
+        """Record a problem of the mapping file, and return a placeholder value."""
         self.problems.append(MappingProblem(spot.loc, message, hint))
         return CompiledValue(nothing)
 
     def look_further(self) -> None:
-        """Note that the value being compiled looks at more than the row's cells: it may differ where they do not."""
+        """Record that the value being compiled depends on more than the row's cells, so that it cannot be cached by them."""
         self._reads.add(_MORE)
 
     def column(self, name: str) -> CompiledValue:
-        """Return the value of a column's raw text."""
+        """Return the compiled value for a column's raw text."""
         self.columns.add(name)
         self._reads.add(name)
         return CompiledValue(lambda row: nfc(row.cells.get(name, "")), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: ValuePosition) -> CompiledValue:
-        """Return a named value, computed once a row; compiled at its first use."""
+        """Return the compiled value of a name under `let`; it is compiled at its first use and computed once per row."""
         if name in self.loops or name in self.given:
             self.look_further()
             return self.loops[name] if name in self.loops else self.given[name]
@@ -484,23 +484,23 @@ class Compiler:
         return known
 
     def item(self, flow: Flow, column: str) -> tuple[int, CompiledValue]:
-        """Make room for one item at a time of a list: its place among the named values of a row, and its value."""
+        """Reserve a slot for the current item of a loop; return the slot's index and the compiled value that reads it."""
         place = self.named_count
         self._items += 1
         return place, CompiledValue(lambda row: row.named[place], flow, column)
 
     def operand(self, text: str, spot: ValuePosition) -> CompiledValue:
-        """Return what a text in the file means: a named value, or itself."""
+        """Compile a text of the file: `$name` is a named value, any other text a constant."""
         return self.reference(text[1:], spot) if is_reference(text) else constant(text.removeprefix("$"))
 
     def policies(self, value: Any, spot: ValuePosition, column: str) -> ValuePolicies:
-        """Compile the author's choices for a value that is empty or refused."""
+        """Compile the author's policies for a value that is empty or refused."""
         is_chosen = value.on_empty is not None
         on_empty = compile_policy("omit" if spot.may_be_empty and not is_chosen else value.on_empty, spot.path)
         return ValuePolicies(column, on_empty, compile_policy(value.on_error, spot.path), is_chosen)
 
     def finish(self, value: Valued, source: CompiledValue, spot: ValuePosition, name: str = "") -> CompiledValue:
-        """Pass what a value reads through its steps and the author's choices; what refuses a source is the step `name`."""
+        """Compile a value's steps and policies around its compiled source. `name`: the step's name in refusals of the source."""
         compiled: list[CompiledStep] = []
         flow, refuses, steps = source.flow, source.refuses, getattr(value, "do", None)
         for position, step in enumerate(steps or ()):
@@ -517,7 +517,7 @@ class Compiler:
                 message = f'on_error never applies: the step "{step.name}" refuses nothing'
                 self.misfit(spot.inner("do", position, "on_error"), message, "leave it out")
         if value.on_error is not None and not refuses:
-            hint = "leave it out" if steps else "on_empty says what becomes of nothing"
+            hint = "leave it out" if steps else "for an empty value write on_empty"
             self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         read: Getter | str = source.column if source.is_cell else source.get
         if source.is_cell and self.watch is not None:
@@ -527,28 +527,27 @@ class Compiler:
 
 
 def unknown_name(name: str) -> str:
-    """Return the message about a named value that is not defined."""
     return f'unknown name "${name}"'
 
 
 def nothing(_row: RowState) -> Any:
-    """The getter of a value that could not be compiled."""
+    """Return None: the getter that replaces a value with a mistake."""
     return None
 
 
 def constant(text: str) -> CompiledValue:
-    """Return a value that is the same for every row."""
+    """Return the compiled value for a constant text."""
     text = nfc(text)
     return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
 
 
 def is_reference(text: str) -> bool:
-    """True for `$name`; `$$` at the beginning is a plain `$`."""
+    """Return whether a text is a reference `$name`; `$$` at the beginning stands for a plain `$`."""
     return text.startswith("$") and not text.startswith("$$")
 
 
 def lenient(get: Getter) -> Getter:
-    """Return the same value, with None where there is nothing."""
+    """Return a getter that gives None instead of refusing an empty value."""
 
     def value(row: RowState) -> Any:
         try:
@@ -579,7 +578,7 @@ def _once_a_row(place: int, get: Getter) -> Getter:
 
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Report each problem of a cell once, however many fields it spoils."""
+    """Return the reasons without repetitions: one for each problem of a cell, even if several fields read the cell."""
     first: dict[tuple[str, ...], Reason] = {}
     for reason in reasons:
         where = (reason.column, reason.step) if reason.column else ("", "", reason.field)

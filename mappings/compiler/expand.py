@@ -1,6 +1,6 @@
-"""The events that one row stands for: one for each item of a list (`explode`), or each day (`recur`).
+"""Splits one row into several events: one for each item of a list (`explode`), or for each day (`recur`).
 
-Days follow a rule (RFC 5545, by dateutil) or a range with exceptions.
+Days follow an RFC 5545 rule (by dateutil) or a range with exceptions.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from mappings.spec.values import Value
 from mappings.steps.step import Kind
 
 Expand = Callable[[RowState], list[RowState]]
-"""Returns the events that one stands for, itself if it is one only or if it is refused."""
+"""Returns the events of a row; the row itself if it is not split or cannot be."""
 _Item = Mapping[str, str]
-"""The cells in which an event differs from its row."""
+"""The cells of one item, which replace those of its row."""
 
 
 def compile_explosion(compiler: Compiler, explosion: Explosion) -> Expand:
-    """Compile an explosion; its columns are the row's own."""
+    """Compile an `explode` rule."""
     columns = explosion.columns
     compiler.columns.update(columns)
     read_items = _json_items(explosion) if explosion.json_list else _parallel_items(explosion)
@@ -54,7 +54,7 @@ def compile_explosion(compiler: Compiler, explosion: Explosion) -> Expand:
             items = read_items(row.cells)
             if len(items) <= explosion.at_most:
                 return [_event_of_item(row, item, explosion) for item in items] or [row]
-            hint = f"at most {explosion.at_most} items would be accepted"
+            hint = f"at most {explosion.at_most} items are allowed"
             refused = Refusal(ReasonCode.TOO_MANY, hint, found=str(len(items)), particulars={"most": explosion.at_most})
         except Refusal as refusal:
             refused = refusal
@@ -64,16 +64,16 @@ def compile_explosion(compiler: Compiler, explosion: Explosion) -> Expand:
 
 
 def is_of_item(explosion: Explosion | None, column: str) -> bool:
-    """Whether a column is made of a JSON list's objects rather than read from the source."""
+    """Return whether a column is a field of the JSON objects that `explode` reads, not a column of the source."""
     return explosion is not None and explosion.json_list and column.startswith(f"{explosion.columns[0]}.")
 
 
 def _event_of_item(row: RowState, item: _Item, explosion: Explosion) -> RowState:
-    """Return the event of an item, whose key extends the row's by the item; never by its place in the list, which moves."""
+    """Return the event of one item. Its key is the row's key with the item's identifying cells, not its place in the list."""
     columns = explosion.key or explosion.columns
     parts = [item.get(column, "").strip() for column in columns]
     if not any(parts):
-        raise required(columns[0], "every item needs what tells it apart")
+        raise required(columns[0], "each item needs a value that identifies it")
     key = row.key
     for column, part in zip(columns, parts, strict=True):
         refusal = refuse_key_part(part, column, optional=True)
@@ -91,12 +91,12 @@ def _parallel_items(explosion: Explosion) -> Callable[[Mapping[str, str]], list[
     def items(cells: Mapping[str, str]) -> list[_Item]:
         lists = [[part.strip() for part in separators.split(read_cell(cells, column))] for column in columns]
         for found in lists:
-            while len(found) > 1 and not found[-1]:  # separators at the end stand for nothing
+            while len(found) > 1 and not found[-1]:  # trailing separators are ignored
                 found.pop()
         longest = max(map(len, lists))
         for column, found in zip(columns, lists, strict=True):
             if len(found) not in {1, longest}:
-                hint = f'{longest} items, as in "{columns[0]}", or one for all would be accepted'
+                hint = f'expected {longest} items, as in "{columns[0]}", or one for all'
                 raise Refusal(ReasonCode.UNEVEN, hint, column=column, found=f"{len(found)} items")
         even = [found * longest if len(found) == 1 else found for found in lists]
         return [dict(zip(columns, each, strict=True)) for each in zip(*even, strict=True) if any(each)]
@@ -112,7 +112,7 @@ def _json_items(explosion: Explosion) -> Callable[[Mapping[str, str]], list[_Ite
         parts = _parse_list(text) if text else []
         found: list[_Item] = [dict(_item_cells(part, column)) for part in parts if part is not None]
         if explosion.key is None and any(len(item) > 1 for item in found):
-            hint = "the items are objects: name under `key` what tells them apart, in the mapping"
+            hint = "the items are objects: write the column that identifies them under `key` in the mapping"
             raise Refusal(ReasonCode.BAD_KEY, hint, found=text)
         return found
 
@@ -124,8 +124,8 @@ def _parse_list(text: str) -> list[Any]:
         found = dict(pairs)
         for name, value in pairs if len(found) < len(pairs) else ():
             if value != found[name]:
-                what = f'the name "{name}" stands twice in one object and says different things'
-                raise Refusal(ReasonCode.BAD_TEXT, f"{what}: each name may stand there once", found=text)
+                what = f'the name "{name}" occurs twice in one object, with different values'
+                raise Refusal(ReasonCode.BAD_TEXT, f"{what}: use each name once", found=text)
         return found
 
     try:
@@ -138,7 +138,7 @@ def _parse_list(text: str) -> list[Any]:
 
 
 def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
-    """Yield an item as cells: its own text, and the fields of an object, however deep, under dotted names."""
+    """Yield an item as cells: its own text, and the fields of nested objects under dotted names."""
     if part is None or isinstance(part, str):
         yield column, nfc(part or "")
     else:
@@ -151,9 +151,9 @@ def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
 _WEEKDAYS: dict[str, weekday] = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), weekdays, strict=True))
 NO_DAY_LEFT = "every day is excluded"
 STAND_IN = date(2000, 1, 1)
-"""The $day of a row whose days cannot be read: the row is rejected, and its other problems are reported as well."""
+"""The value of $day in a row whose days cannot be read, used only to report the row's other problems."""
 _FOLLOWED = timedelta(days=40_000)
-"""So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
+"""The longest span that is searched for the days of one row; a rule such as "31 February" would never end."""
 _FREQUENCIES = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY, "YEARLY": YEARLY}
 _COUNTS = {"INTERVAL": 9_999, "COUNT": 99_999}
 _PLACES = {"BYMONTH": (1, 12), "BYMONTHDAY": (-31, 31), "BYSETPOS": (-366, 366)}
@@ -166,14 +166,14 @@ _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
 T = TypeVar("T")
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
 FirstDay = Callable[[RowState], date]
-"""Returns the first day of a row; raises Refusal where it cannot be read."""
+"""Returns the first day of a row; raises Refusal if it cannot be read."""
 DayRule = Mapping[str, Any]
-"""A rule of whole days, as the options of dateutil's `rrule`; `until` is a day."""
+"""A recurrence rule of whole days as keyword arguments of dateutil's `rrule`; `until` is a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDays:
-    """The days that a run looks at: `today` is its own; those from `first` to `last` become events."""
+    """The days that matter to a run: `today`, and the first and last day that become events."""
 
     today: date | None = None
     first: date = date.min
@@ -182,7 +182,7 @@ class RunDays:
 
 @dataclass(frozen=True, slots=True)
 class DayPattern:
-    """The days of one row. `last`: the last of the range, None where only the horizon ends it."""
+    """The recurrence of one row. `last`: its last day, None if only the horizon ends it."""
 
     first: date
     last: date | None
@@ -191,18 +191,18 @@ class DayPattern:
     extra: frozenset[date]
 
     def days(self, first: date, last: date, at_most: int) -> list[date]:
-        """Return the days within a range in their order, and no more than one beyond `at_most`."""
+        """Return the sorted days from `first` to `last`, cut after `at_most` + 1 so that the caller sees an excess."""
         regular = (day for day in self.regular_days(first, last) if day not in self.excluded | self.extra)
         extra = (day for day in self.extra if first <= day <= last)
         return sorted([*islice(regular, at_most + 1), *extra])[: at_most + 1]
 
     def regular_days(self, first: date, last: date) -> Iterator[date]:
-        """Yield the days of the rule, those that are excluded too."""
+        """Yield the days that the rule gives, before exclusions and extra days."""
         return rule_days(self.rule, self.first, max(self.first, first), min(last, self.last or date.max))
 
 
 def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[date]:
-    """Yield the days from `first` to `last` of a rule that begins on the day `begins`; its COUNT counts from there."""
+    """Yield the days of a rule from `first` to `last`. The rule starts at `begins`, and COUNT counts from there."""
     start, named, count = begins, rule.get("byweekday"), rule.get("count")
     if rule["freq"] == WEEKLY and rule.get("bysetpos"):  # dateutil counts positions from the day on which it starts
         named = named or [weekdays[begins.weekday()]]
@@ -217,10 +217,10 @@ def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[
 
 
 def read_rule(text: str) -> DayRule:
-    """Read a rule such as FREQ=WEEKLY;BYDAY=MO, with or without `RRULE:` before it.
+    """Parse a rule such as FREQ=WEEKLY;BYDAY=MO, with or without a leading `RRULE:`.
 
     Raises:
-        Refusal: it is none, or it says something that is not of whole days.
+        Refusal: it is not an RRULE, or not one of whole days.
     """
     try:
         return _read_parts(text.strip().upper().removeprefix("RRULE:").split(";"))
@@ -233,7 +233,7 @@ def _read_parts(written: Sequence[str]) -> DayRule:
     named = {name.strip(): value.strip() for name, _, value in parts}
     unknown = sorted(named.keys() - _PARTS)
     if unknown or len(named) < len(parts):
-        raise ValueError(f"{', '.join(unknown)} is not understood" if unknown else "a part stands twice")
+        raise ValueError(f"{', '.join(unknown)} is not understood" if unknown else "a part occurs twice")
     until = _UNTIL.fullmatch(named.get("UNTIL", "99991231"))
     if named.get("FREQ") not in _FREQUENCIES or until is None:
         raise ValueError(f"FREQ is one of {', '.join(_FREQUENCIES)}, and UNTIL a day, such as 20261231")
@@ -245,33 +245,33 @@ def _read_parts(written: Sequence[str]) -> DayRule:
     if "BYDAY" in named:
         rule["byweekday"] = [_read_weekday(part.strip()) for part in named["BYDAY"].split(",")]
         if rule["freq"] in {DAILY, WEEKLY} and any(day.n for day in rule["byweekday"]):
-            raise ValueError("a first or last weekday is one of a month or a year")
+            raise ValueError("a number before a weekday needs FREQ=MONTHLY or FREQ=YEARLY")
     return rule
 
 
 def _read_number(text: str, least: int, most: int) -> int:
     if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-        raise ValueError(f"{text or 'nothing'} is no number from {least} to {most}")
+        raise ValueError(f"{text or 'nothing'} is not a number from {least} to {most}")
     return int(text)
 
 
 def _read_weekday(text: str) -> weekday:
     match = _DAY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text or 'nothing'} is none of {' '.join(_WEEKDAYS)}")
+        raise ValueError(f"{text or 'nothing'} is not one of {' '.join(_WEEKDAYS)}")
     day = _WEEKDAYS[match[2]]
     return day(int(match[1])) if match[1] else day
 
 
 def compile_first_day(compiler: Compiler, recurrence: Recurrence, loc: Loc) -> FirstDay:
-    """Compile the first day of a recurrence: the row's own day, on which `$day` cannot bear."""
+    """Compile the first day of a recurrence, which must not depend on `$day`."""
     spot = ValuePosition((*loc, "recur"))
     if recurrence.start is not None:
         compiled = _compile_date(compiler, recurrence.start, spot.inner("from"))
         get, missing = compiled.get, required(compiled.column, "a first day is needed")
     else:
         get = lenient(_compile_date(compiler, recurrence.days, spot.inner("days")).get)
-        missing = required("", "a day at least is needed")
+        missing = required("", "at least one day is needed")
 
     def first(row: RowState) -> date:
         days = _read_days(get, row)
@@ -283,7 +283,7 @@ def compile_first_day(compiler: Compiler, recurrence: Recurrence, loc: Loc) -> F
 
 
 def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run: RunDays, start: FirstDay) -> Expand:
-    """Compile a recurrence, as seen from the start of the run."""
+    """Compile a `recur` rule for the days of a run."""
     spot = ValuePosition((*loc, "recur"))
     when = None if recurrence.when is None else compiler.condition(recurrence.when, (*spot.loc, "when"))
     optional = spot.inner(may_be_empty=True)
@@ -299,7 +299,7 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
     def pattern_of(row: RowState, first: date) -> DayPattern:
         last = max(_read_days(until, row), default=None)
         if last is not None and last < first:
-            hint = f"it begins {first}: a day after that would be accepted"
+            hint = f"it begins {first}: give a last day after that"
             days = {"start": first.isoformat(), "end": last.isoformat()}
             raise Refusal(ReasonCode.END_BEFORE_START, hint, found=last.isoformat(), step="recur", particulars=days)
         if last is None and recurrence.horizon is None:
@@ -325,7 +325,11 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
 
 
 def _why_no_day(pattern: DayPattern, run: RunDays) -> str:
-    """Return the label of a row none of whose days becomes an event."""
+    """Return the label of a row that has no day in the range of the run.
+
+    Raises:
+        Refusal: the row has no day at all.
+    """
     if not pattern.extra and next(pattern.regular_days(date.min, date.max), None) is None:
         raise Refusal(ReasonCode.NO_DAY, f"no such day between {pattern.first} and {pattern.last}", step="recur")
     if pattern.first > run.last:
@@ -338,7 +342,7 @@ def _why_no_day(pattern: DayPattern, run: RunDays) -> str:
 def _events_of_days(row: RowState, found: list[date], recurrence: Recurrence) -> list[RowState]:
     most, silence = recurrence.at_most, None
     if len(found) > most:
-        hint = f"at most {most} days would be accepted"
+        hint = f"at most {most} days are allowed"
         more = Refusal(ReasonCode.TOO_MANY, hint, found=f"more than {most}", step="recur", particulars={"most": most})
         if recurrence.on_more == "reject":
             raise more
@@ -376,7 +380,7 @@ def _compile_rule(compiler: Compiler, recurrence: Recurrence, spot: ValuePositio
 
 
 def _compile_date(compiler: Compiler, value: Value | None, spot: ValuePosition) -> CompiledValue:
-    """Compile a value that gives a date or several, nothing where the file has none."""
+    """Compile a value that gives one or several dates; a value that is missing in the file gives None."""
     if value is None:
         return CompiledValue(nothing)
     compiled = compiler.value(value, spot)
@@ -412,10 +416,10 @@ _MOST_REASONS = 20
 def as_one_row(
     outcomes: Sequence[RowOutcome], expanded: Sequence[RowState], stem: RowKey, days: RunDays | None
 ) -> tuple[RowOutcome, ...]:
-    """Return the outcomes of one row, whose own key is the `stem` of theirs; `expanded` are what they came from.
+    """Combine the outcomes of one row's events. `stem` is the row's key, `expanded` the events before mapping.
 
-    Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
-    Days that are over are dropped beside others: they need not be reported in every run.
+    If all events are rejected, or all are skipped for the same reason, the row gets a single outcome, and its known events are
+    neither confirmed nor marked as vanished. Past days beside other days are dropped, to keep them out of each report.
     """
     silent = Part(silence=Silence(stem)) if stem else Part()
     first, labels = outcomes[0], {_label(outcome) for outcome in outcomes}
@@ -434,7 +438,7 @@ def as_one_row(
 
 
 def _unmuted(rejection: Rejection, event: RowState) -> Iterator[Reason]:
-    """Yield the reasons, without those that come of reading a whole list where an item was meant."""
+    """Yield the reasons of a rejection, except those of columns whose list could not be split into items."""
     inside = tuple(f"{column}." for column in event.muted)
     for reason in rejection.reasons:
         if reason.step == "explode" or not (reason.column in event.muted or reason.column.startswith(inside)):

@@ -1,6 +1,6 @@
-"""The key of a row: columns, or what a few steps make of them, and several such keys to choose from.
+"""The row key: columns, columns changed by a few steps, or the first usable of several keys.
 
-What identifies a row must never change, so only steps stand in a key whose results are frozen by literal tests.
+A key must never change, so it may use only steps whose results are frozen by literal tests.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from mappings.steps.step import Kind, Step
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
 _PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
-"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
+"""A cell that is its own key, as most are: nothing to trim, escape or refuse."""
 _HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
 _STEPS = (
     *("trim", "collapse", "lower", "upper", "regex_extract", "replace", "split", "nth", "strip_prefix", "strip_suffix"),
     *("map", "lookup"),
 )
-_ALLOWED = f"in a key stand {', '.join(_STEPS[:-1])} and {_STEPS[-1]}: what they give never changes"
+_ALLOWED = f"a key may use {', '.join(_STEPS[:-1])} and {_STEPS[-1]}: their results never change"
 _NO_CHOICE = "leave it out: a row whose key is empty or unusable is rejected"
 _ROWS_OF_MANY = (spec.Explode, spec.Recur, spec.Group)
 ReadKey = Callable[[Mapping[str, str]], tuple[RowKey, tuple[Reason, ...]]]
 ReadPart = Callable[[Mapping[str, str]], str]
-"""Gives one part of a row's key, "" where it is empty; raises Refusal where it is unusable."""
+"""Returns one part of a row's key, "" if it is empty; raises Refusal if it is unusable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledKey:
-    """`read` gives a row's key, or "" and every reason why it has none; `alternatives` each key that the row fills, None where
-    there is one key only. `columns`: those that it reads.
+    """A compiled key. `read` returns a row's key, or "" with all reasons; `alternatives` returns each key that the row fills,
+    None if the feed has a single key. `columns`: the columns that the key reads.
     """
 
     read: ReadKey
@@ -52,7 +52,7 @@ class CompiledKey:
 
 
 def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Watch | None = None) -> CompiledKey:
-    """Compile the key of a feed; what cannot be compiled is added to the problems."""
+    """Compile the key of a feed; append the mistakes in it to `problems`."""
     problems.extend(_misplaced(mapping))
     keys = mapping.key_alternatives
     columns = frozenset(part.column for part in mapping.key_columns) - {""}
@@ -66,7 +66,7 @@ def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Wat
 
 
 def key_definition(mapping: FeedMapping) -> str:
-    """Return in JSON what makes the feed's keys: columns, steps, and what the lookup files say. Where it stands is left out."""
+    """Return as JSON what determines the feed's keys: columns, steps and the contents of lookup files, but not line numbers."""
     described = [[_described(part, mapping.tables) for part in parts] for parts in mapping.key_alternatives]
     return json.dumps(described[0] if len(described) == 1 else {"first_of": described})
 
@@ -85,7 +85,7 @@ def _described(part: KeySource, tables: Mapping[str, Table]) -> object:
 
 
 def plain_key(columns: Sequence[KeySource]) -> ReadKey:
-    """Return what reads a key of columns as they are."""
+    """Return a reader for a key made of unchanged columns."""
     only = columns[0].column if len(columns) == 1 else None
 
     def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
@@ -101,7 +101,7 @@ def plain_key(columns: Sequence[KeySource]) -> ReadKey:
 
 
 def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None:
-    """Return why a trimmed text cannot be a part of a key, None if it can."""
+    """Return the refusal of a trimmed text as part of a key, None if it is usable."""
     if not part:
         hint = f'every row needs its identifier in "{column}"'
         return None if optional else required(column, hint)
@@ -123,7 +123,7 @@ def _derived(parts: Sequence[KeySource], readers: Sequence[ReadPart]) -> ReadKey
 def _read_parts(
     parts: Sequence[KeySource], readers: Sequence[ReadPart], cells: Mapping[str, str]
 ) -> tuple[list[str], list[Refusal]]:
-    """Return the parts of one key, and why they cannot be used."""
+    """Return the parts of one key, and the refusals of unusable parts."""
     texts, refusals = list[str](), list[Refusal]()
     for part, reader in zip(parts, readers, strict=True):
         try:
@@ -138,7 +138,7 @@ def _read_parts(
 
 
 def _first_filled(keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequence[ReadPart]]) -> ReadKey:
-    """Return what reads the first key that a row fills. A part that a spreadsheet has mangled rejects the row: it was filled."""
+    """Return a reader for the first key that a row fills. A part that a spreadsheet program has changed rejects the row."""
 
     def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
         first: list[Refusal] = []
@@ -171,7 +171,7 @@ def _alternatives(
 def _compile_part(
     part: KeySource, tables: Mapping[str, Table], problems: list[MappingProblem], watch: Watch | None = None
 ) -> ReadPart:
-    """Compile one part; its raw cell is refused as that of any key is, and so is what its steps refuse."""
+    """Compile one part of a key. Its raw cell is checked like any key, and refusals of its steps reject the row."""
     column, steps, flow = part.column, list[CompiledStep](), Flow(Kind.TEXT)
     for loc, place, step in part.steps:
         if problem := _misfit(step, tables):
@@ -180,7 +180,9 @@ def _compile_part(
         one, flow = compile_step(step, flow, tables, "key", watch)
         steps.append(one)
     if flow.is_list:
-        problems.append(MappingProblem(part.loc, "a part of a key is one text, and this is a list", "take one of it: {nth: 1}"))
+        problems.append(
+            MappingProblem(part.loc, "a part of a key is one text, and this is a list", "take one item of it: {nth: 1}")
+        )
 
     def read(cells: Mapping[str, str]) -> str:
         cell = read_cell(cells, column)
@@ -204,25 +206,25 @@ def _compile_part(
 
 
 def _misfit(step: Step, tables: Mapping[str, Table]) -> tuple[str, str] | None:
-    """Return why a step cannot stand in a key, and what would help; None if it can."""
+    """Return why a step is not allowed in a key, with a hint; None if it is allowed."""
     if step.name not in _STEPS:
-        return f'the step "{step.name}" cannot stand in a key', _ALLOWED
+        return f'the step "{step.name}" cannot be used in a key', _ALLOWED
     if isinstance(step, Lookup) and len(found := split_columns(tables[step.file], 1, step.take)[1]) > 1:
-        return f"{step.file} says several things, and a part of a key is one text", f"write take: {found[0]}"
+        return f"{step.file} gives several values, and a part of a key is one text", f"write take: {found[0]}"
     if step.policy not in {None, "reject"}:
-        return f'a choice beside the step "{step.name}" has no place in a key', f"{_NO_CHOICE}; on_miss: keep may stand here"
+        return f'a choice beside the step "{step.name}" is not allowed in a key', f"{_NO_CHOICE}; on_miss: keep is allowed"
     return None
 
 
 def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
-    """Yield what stands in the key and is no part of one."""
+    """Yield a problem for each entry that is not allowed in the key."""
     for place, item in enumerate(mapping.key):
         if isinstance(item, spec.KeyChoice) and len(mapping.key) > 1:
             hint = "put the parts that all rows have into each list of first_of"
-            yield MappingProblem(("key", place), "first_of is a key by itself, and other parts stand beside it", hint)
+            yield MappingProblem(("key", place), "first_of must be the whole key, and other parts are beside it", hint)
         elif isinstance(item, spec.KeyChoice):
             for rule in (rule for rule in mapping.rows if isinstance(rule, _ROWS_OF_MANY)):
-                message = f"first_of and the rule {next(iter(type(rule).model_fields))} do not go together"
+                message = f"first_of and the rule {next(iter(type(rule).model_fields))} cannot be combined"
                 hint = "where a row is not one event its key must be the same in every file: name the columns that all rows fill"
                 yield MappingProblem(("key", place, "first_of"), message, hint)
     for part in mapping.key_columns:
@@ -230,9 +232,9 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
             value = mapping.let.get(name)
             if not isinstance(value, From):
                 hint = "a key takes a named value that is a column with its steps: {from: COLUMN, do: [...]}"
-                yield MappingProblem(part.loc, f'"${name}" cannot stand in a key', hint)
+                yield MappingProblem(part.loc, f'"${name}" cannot be used in a key', hint)
                 continue
             for choice in ("on_empty", "on_error"):
                 if getattr(value, choice) not in {None, "reject"}:
-                    message = f"the key uses ${name}, and {choice} has no place in a key"
+                    message = f"the key uses ${name}, and {choice} is not allowed in a key"
                     yield MappingProblem(("let", name, choice), message, _NO_CHOICE)

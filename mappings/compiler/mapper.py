@@ -1,6 +1,6 @@
-"""The mapper: one mapping file compiled once, then one row after another becomes events, a rejection or a skip.
+"""The mapper: compiles one mapping file, then maps each row to events, a rejection or a skip.
 
-Pure: no network, no database, no clock; the moment of the run is handed in.
+Pure: no network, database or clock; the time of the run is a parameter.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ BLANK = "blank row"
 """The label of rows whose cells are all blank."""
 _ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)
 LeaveOut = Callable[[RowState], str]
-"""Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
+"""Returns the label of a rule that leaves the row out, "" if it does not; raises Refusal if the row is rejected."""
 PlacedRule = tuple[int, LeaveOut]
-"""A rule with its place under `rows:`, from 1."""
+"""A rule with its number under `rows:`, counted from 1."""
 _LONG_OVER = timedelta(days=31)
-"""An event that began longer ago is over, of any length, where a feed leaves out events that are over."""
+"""An event that began longer ago counts as over without a look at its end, if the feed skips past events."""
 
 
 @dataclass(slots=True)
 class Expansion:
-    """A rule that makes several events of one, and the rules that are applied to each of them."""
+    """An `explode` or `recur` rule, and the rules that are applied to each of the resulting events."""
 
     expand: Expand
     rules: list[PlacedRule] = field(default_factory=list)
@@ -62,9 +62,10 @@ class Expansion:
 
 @dataclass(slots=True)
 class RowRules:
-    """The compiled rules of a feed. `rules` apply to a row before the first of the `expansions`; `window` to a payload.
+    """The compiled rules of a feed. `rules` apply to the row before the first of the `expansions`; `window` applies to the
+    payload.
 
-    `days`: what a run looks at, where events recur.
+    `days`: the days of the run, if the feed has a `recur` rule.
     """
 
     rules: list[PlacedRule] = field(default_factory=list)
@@ -117,7 +118,7 @@ def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields
 
 
 def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
-    """Compile a rule that looks at the cells and values of a row or of one of its events."""
+    """Compile a rule that tests the cells and values of a row or event."""
     match rule:
         case spec.Skip(skip=condition) | spec.Keep(keep=condition):
             is_skip = isinstance(rule, spec.Skip)
@@ -140,14 +141,14 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
 def _reported(
     leave_out: LeaveOut, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, place: int, watch: Watch
 ) -> LeaveOut:
-    """Return the same rule, each use of which is reported."""
+    """Wrap a rule so that each use is reported to `watch`."""
     name = next(iter(type(rule).model_fields))
     spelt = f"{type(rule).__name__.lower()} {getattr(rule, name)}"
 
     def reported(row: RowState) -> str:
         before = row.cancelled
         label = leave_out(row)
-        if not isinstance(rule, spec.Assert):  # what that demands is in its condition
+        if not isinstance(rule, spec.Assert):  # an assert is reported by its condition
             called_off = "" if before else row.cancelled
             watch(f"rule {place}", spelt, None, left_out(label or called_off))
         return label
@@ -156,7 +157,7 @@ def _reported(
 
 
 def _reported_days(expand: Expand, days: RunDays, place: int, watch: Watch) -> Expand:
-    """Return the same recurrence, each use of which is reported with the days that the run looks at."""
+    """Wrap a recurrence so that each use is reported to `watch` with the days of the run."""
 
     def reported(row: RowState) -> list[RowState]:
         events = expand(row)
@@ -189,7 +190,7 @@ def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
 
 
 def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
-    """Compile the first day of the rows that recur, before anything may look at `$day`."""
+    """Compile the first day of a `recur` rule, before any other value may use `$day`."""
     recur = mapping.rule(spec.Recur)
     if recur is None:
         return nothing
@@ -197,7 +198,7 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     first_day = compile_first_day(compiler, recur.recur, ("rows", mapping.rows.index(recur)))
     for place, problem in enumerate(compiler.problems[known:], known):
         if problem.message == unknown_name("day"):
-            message = "$day cannot say on which day a recurrence begins"
+            message = "$day cannot be the first day of a recurrence"
             compiler.problems[place] = MappingProblem(problem.where, message, "name the column with the first day")
     # That of each event after the recurrence, the row's own before it.
     compiler.given["day"] = CompiledValue(lambda row: first_day(row) if row.day is None else row.day, Flow(Kind.DATE))
@@ -205,9 +206,9 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
 
 
 def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
-    """Return the days that a run looks at, in the zone that the file names for all of its events, if it does.
+    """Return the days of the run in the zone that the file gives for all events, else in the zone of `as_of`.
 
-    Those long over are left to the window, if that leaves out what is over.
+    Days long past are excluded only if the feed's window skips past events.
     """
     if as_of is None:
         return RunDays()
@@ -221,7 +222,7 @@ def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
 
 
 def zone_of_events(mapping: FeedMapping) -> ZoneInfo | None:
-    """Return the zone that the file names for all of its events, None where it names none."""
+    """Return the zone that the file gives for all of its events, None if the zone depends on the row."""
     named: object = mapping.event.root.get("timezone")
     if isinstance(named, str) and named.startswith("$"):
         named = mapping.let.get(named[1:])
@@ -229,36 +230,34 @@ def zone_of_events(mapping: FeedMapping) -> ZoneInfo | None:
 
 
 def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
-    """Yield the rules that do not go together."""
+    """Yield a problem for each pair of rules that cannot be combined."""
     kinds = [type(rule) for rule in mapping.rows]
     for kind, count in Counter(kinds).items():
         if count > 1 and kind in _ONCE:
             last = len(kinds) - 1 - kinds[::-1].index(kind)
-            yield MappingProblem(
-                ("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough"
-            )
+            yield MappingProblem(("rows", last), f'the rule "{next(iter(kind.model_fields))}" occurs twice', "keep one of them")
     if spec.Group in kinds and spec.Duplicates in kinds:
-        hint = "rows with one key are made one event, or one of them is chosen"
-        yield MappingProblem(("rows", kinds.index(spec.Duplicates)), "group and duplicates do not go together", hint)
+        hint = "group makes one event of the rows with one key, duplicates chooses one of them: keep one of the two rules"
+        yield MappingProblem(("rows", kinds.index(spec.Duplicates)), "group and duplicates cannot be combined", hint)
     if spec.Explode in kinds and spec.Recur in kinds[: kinds.index(spec.Explode)]:
         yield MappingProblem(
-            ("rows", kinds.index(spec.Explode)), "explode comes before recur", "each item may have days of its own"
+            ("rows", kinds.index(spec.Explode)), "explode must come before recur", "move it up: each item may have its own days"
         )
     for kind, name in ((spec.Explode, "item"), (spec.Recur, "day")):
         if kind in kinds and name in mapping.let:
-            message = f'"${name}" is what distinguishes the events of a row'
-            yield MappingProblem(("let", name), message, "call this value otherwise")
+            message = f'"${name}" is reserved: it distinguishes the events of a row'
+            yield MappingProblem(("let", name), message, "give this value another name")
 
 
 @dataclass(frozen=True, slots=True)
 class RowMapper:
-    """One feed's mapping, compiled. It never raises for a row's sake.
+    """The compiled mapping of one feed. It never raises an exception because of a row.
 
-    `over` maps the rows of a source; `outcomes` one row by itself; a call one row of a feed in which a row is an event.
+    `over` maps all rows of a source, `outcomes` a single row. Calling the mapper maps a row of a feed with one event per row.
     """
 
     columns: frozenset[str]
-    """The source columns that the mapping reads, those of the key included."""
+    """The source columns that the mapping reads, including those of the key."""
     _read_key: ReadKey
     _rules: RowRules
     _payload: Payload
@@ -269,24 +268,21 @@ class RowMapper:
     _alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-        """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
+        """Map all rows of a source; each row ends in exactly one outcome, or in several if it is split.
 
         Raises:
-            ConfigError: rows of one key are to be put together, and there are more of them than memory should hold.
+            ConfigError: rows with the same key are combined, and the file has more rows than fit into memory.
         """
         if self._rules.join is not None:
             return self._rules.join(self, rows)
         return chain.from_iterable(map(self.outcomes, rows))
 
     def __call__(self, row: SourceRow) -> RowOutcome:
-        """Return what becomes of a row: an event, a rejection with all its reasons, or a labelled skip.
-
-        Of a row that gives several events, the first one.
-        """
+        """Map a row to an event, a rejection with all its reasons, or a skip with its label; return the first event only."""
         return self.outcomes(row)[0]
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
-        """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
+        """Map a row, together with the rows that `joined` it, to at least one outcome."""
         if self._alternatives is None:
             return self._outcomes(row, joined)
         known_as = self._alternatives(row.cells)
@@ -312,7 +308,9 @@ class RowMapper:
         return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
 
     def open_row(self, row: SourceRow) -> RowState | Skipped | Gone:
-        """Return a row before it is mapped, or why it is left out. Without a usable key, its key is ""."""
+        """Read the row's key. Return the state for mapping it, or the outcome of a row that is blank or deleted. An unusable
+        key is "".
+        """
         key, problems = self._read_key(row.cells)
         if row.is_gone:
             return Gone(row.location, key, bool(self._rules.expansions))
@@ -328,44 +326,46 @@ class RowMapper:
         return state
 
     def key_of(self, row: SourceRow) -> RowKey:
-        """Return the row's key without mapping it, "" where it has none that can be used."""
+        """Return the row's key without mapping it, "" if it has no usable key."""
         return self._read_key(row.cells)[0]
 
-    def keys_of(self, row: SourceRow) -> tuple[RowKey, ...]:
-        """Return every key that the row fills, its own first; none where it has none that can be used."""
-        others = () if self._alternatives is None else (key for _, key in self._alternatives(row.cells))
-        return tuple(dict.fromkeys(key for key in (self.key_of(row), *others) if key))
+    def alternatives_of(self, row: SourceRow) -> Alternatives:
+        """Return each key that the row fills; none if it has no usable key."""
+        if self._alternatives is not None:
+            return self._alternatives(row.cells)
+        return tuple(("", key) for key in (self.key_of(row),) if key)
 
     def digest(self, row: SourceRow) -> bytes:
-        """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
+        """Return the digest of the cells that the mapping uses, combined with the mapping's own digest."""
         return self._validator.digest(row.cells)
 
     def digest_of_cells(self, columns: Sequence[str]) -> Callable[[Sequence[str]], bytes]:
-        """Return what digests a row of all its cells in the order of `columns`, as `digest` does (budget 2)."""
+        """Return a function with the results of `digest` for rows that are sequences of cells in the order of `columns` (budget
+        2).
+        """
         places = {column: place for place, column in enumerate(columns)}
         used, digest = [places[column] for column in sorted(self.columns)], self._validator.digest_cells
         pick = itemgetter(*used) if len(used) > 1 else itemgetter(slice(used[0], used[0] + 1))
         return lambda cells: digest(pick(cells))
 
     def key_and_digest(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
-        """Return the row's key and digest without mapping it, or None where it has no key.
+        """Return the row's key and digest without mapping it, None if it has no usable key.
 
-        A row whose digest is as recorded cannot have changed, nor can the mapping have: it need not be mapped.
+        If the digest equals the recorded one, neither the row nor the mapping has changed, and the row need not be mapped.
         """
         key, problems = self._read_key(row.cells)
         return None if problems else (key, self.digest(row))
 
     @property
     def reads_run_date(self) -> bool:
-        """Whether a value is the day of the run."""
+        """Whether a value depends on the day of the run."""
         return bool(self._run_dates)
 
     @property
     def seen_on(self) -> str | None:
-        """What outcomes depend on beside the row: the days that the run looks at. None: any moment may change them.
+        """Return a text of the days on which outcomes depend in addition to the row, None if they may change at any time.
 
-        A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
-        with the days that they look at.
+        With a window, outcomes may change at any time; with `recur` or `run_date` they change with the day.
         """
         if self._rules.window is not None:
             return None
@@ -375,22 +375,22 @@ class RowMapper:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether an event may come of several rows, so that changed rows cannot be mapped without the others."""
+        """Whether an event may combine several rows, so that changed rows cannot be mapped alone."""
         return self._rules.join is not None
 
     @property
     def takes_rows_alone(self) -> bool:
-        """Whether a row is one event that depends on its own text alone: not on other rows, nor on its place."""
+        """Whether each row is one event that depends on the row's own text only, not on other rows or its position."""
         return not (self.needs_all_rows or self._rules.expansions or self._reads_row_number)
 
     @property
     def field_columns(self) -> Mapping[str, str]:
-        """The column that a person would look at for each field of the payload, "" where there is none."""
+        """The column to show for each field of the payload, "" if it has none."""
         return self._payload.columns
 
     @property
     def days(self) -> tuple[str, str] | None:
-        """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
+        """The first and last ISO day of recurring events: only events between them can vanish. None without `recur`."""
         days = self._rules.days
         return None if days is None else ((days.today or days.first).isoformat(), days.last.isoformat())
 
@@ -411,7 +411,7 @@ class RowMapper:
         return outcome if joined is None else joined.signed(outcome)
 
     def _outside(self, event: RowState, payload: dict[str, Any]) -> str:
-        """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
+        """Return the label of the window that leaves the event out, "" if the event is inside or its times are rejected."""
         window = self._rules.window
         if window is None or 0 < event.rejected_by < window.place:
             return ""
@@ -426,21 +426,22 @@ class RowMapper:
 
 
 def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | None = None) -> RowMapper:
-    """Compile a mapping for a run that starts at the aware moment `as_of` (needed by feeds with a window or a horizon).
+    """Compile a mapping for a run that starts at the aware time `as_of` (required for feeds with a window or horizon).
 
-    Where the file names no zone, the day of the run is the one in the zone of `as_of`.
+    If the file gives no zone for all events, the day of the run is the one in the zone of `as_of`.
 
     Raises:
-        ConfigError: a channel that the key does not have, or a window without the moment of the run.
+        ConfigError: the key has no such channel, or `as_of` is missing.
     """
     mapper, problems = compile_with_problems(mapping, directory, as_of)
     if problems:
         message = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
         raise ConfigError(
-            f"{mapping.path.name}: {message}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
+            f"{mapping.path.name}: {message}",
+            hint="correct the mapping, or give the key access, then run `eventsync check --live`",
         )
     if as_of is None and (mapping.needs_the_moment or mapper.reads_run_date):
-        message = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
+        message = f"{mapping.path.name} has a window or uses the day of the run, and the time of the run was not given"
         raise ConfigError(message, hint="hand in as_of")
     return mapper
 
@@ -448,9 +449,9 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
 def compile_with_problems(
     mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
 ) -> tuple[RowMapper, tuple[MappingProblem, ...]]:
-    """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
+    """Compile a mapping as far as possible. Return the mapper and the problems; with problems the mapper must not be used.
 
-    `watch` is called for every step that a row passes.
+    `watch` is called for each step that a row passes through.
     """
     explode = mapping.rule(spec.Explode)
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, VALUE_COMPILERS, compile_condition, watch, as_of)
@@ -480,7 +481,7 @@ def compile_with_problems(
 
 
 def _cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
-    """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
+    """Return a function that picks the raw texts of at least one column, "" for missing ones."""
     pick: Callable[[Any], Sequence[str]] = itemgetter(*columns) if len(columns) > 1 else lambda cells: (cells[columns[0]],)
 
     def read(cells: Mapping[str, str]) -> Sequence[str]:
@@ -493,10 +494,9 @@ def _cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Seque
 
 
 def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
-    """Note the label and the place of the rule that leaves a row out, if one does.
+    """Apply rules to a row, and record the first rule that rejects it or leaves it out.
 
-    The first rule that rejects the row or leaves it out decides. A rejected row is held against the later rules too, until one
-    leaves it out, so that all of its problems are reported at once.
+    A rejected row is tested by the later rules too, until one leaves it out, so that all its problems are reported at once.
     """
     for place, rule in rules:
         count = len(state.reasons)
@@ -515,8 +515,8 @@ def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """One step of one value, or one condition. `field` is the payload's path, `$name` for a named value, or `rule N` for a rule
-    under `rows:`; `refused` says why, if it did.
+    """One step of a value, or one condition, as `explain` shows it. `field`: the payload's path, `$name` for a named value, or
+    `rule N`; `refused`: the reason of a refusal.
     """
 
     field: str
@@ -528,9 +528,9 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a row, and every step on the way, in the order in which they were taken.
+    """The outcomes of a row, and every step in the order in which it ran.
 
-    A row that stands for several events has several outcomes, and the steps of each.
+    A row that is split into events has several outcomes, with the steps of each.
     """
 
     steps: tuple[TracedStep, ...]
@@ -538,7 +538,7 @@ class Explanation:
 
 
 def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:
-    """Map one row and keep what every step did."""
+    """Map one row and record each step."""
     steps: list[TracedStep] = []
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:

@@ -1,6 +1,6 @@
-"""The payload of a row: how it is compiled and filled, and how the result is validated.
+"""The event's payload: compiled fields, their values for a row, and the validation of the result.
 
-Texts are in NFC, times in ISO 8601; what is empty is left out.
+Texts are in NFC, times in ISO 8601; empty fields are left out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
 def settle(value: Any) -> Any:
-    """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
+    """Convert a value to JSON types: texts in NFC, times in ISO 8601, empty values to None."""
     if type(value) is str:
         return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
     match value:
@@ -80,7 +80,7 @@ _SETTLERS = {"channelId": _settle_number, "coverImage": _settle_number, "classif
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A compiled field: its value and how it is settled (None: it is already); or what it is in every row, settled."""
+    """A compiled field. `settle`: its conversion to JSON types, None if not needed. `always`: its converted value if constant."""
 
     name: str
     path: str
@@ -90,7 +90,7 @@ class _Field:
     is_constant: bool = False
 
     def read(self, row: RowState) -> Any:
-        """Return the settled field of a row, None where it is left out; a refusal becomes a reason of the row."""
+        """Return the field's value for a row, None if it is left out; add the reason of a refusal to the row."""
         if self.always is not UNSET:
             return self.always
         try:
@@ -102,7 +102,7 @@ class _Field:
 
 
 def _object_reader(fields: Sequence[_Field]) -> Getter:
-    """Return the function that builds an object for a row. Written out, as it runs for every row (budget 3)."""
+    """Return a function that builds an object for a row. The loop is written out because it runs for every row (budget 3)."""
     constants = {one.name: one.always for one in fields if one.always is not UNSET and one.always is not None}
     varying = tuple((one.name, one.path, one.get, one.settle) for one in fields if one.always is UNSET)
 
@@ -124,7 +124,7 @@ def _object_reader(fields: Sequence[_Field]) -> Getter:
 
 
 def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> Getter:
-    """Return the function that builds an object of a list: None without a required field, or with constants alone."""
+    """Return a function that builds an object in a list: None if a required field is missing or all fields are constants."""
     first = _object_reader([one for one in fields if one.name in required]) if required else nothing
     others = _object_reader([one for one in fields if one.name not in required])
     from_row = {one.name for one in fields if not one.is_constant}
@@ -143,9 +143,8 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> 
 
 
 class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's.
-
-    What cannot be compiled is noted with the compiler.
+    """A compiled payload. `build` returns a row's payload and adds reasons to the row; `cover` returns its image; `columns`
+    gives the column of each field. Mistakes in the file go to the compiler's problems.
     """
 
     def __init__(self, compiler: Compiler, event: Fields) -> None:
@@ -183,7 +182,7 @@ class Payload:
                 if spot.path == "coverImage":
                     self.cover = self._cover(value, spot)
                 else:
-                    self._compiler.misfit(spot, "an image has its place in coverImage only")
+                    self._compiler.misfit(spot, "an image is allowed in coverImage only")
                 return _Field(name, spot.path)
             case ForEach():
                 return _Field(name, spot.path, self._loop(value, spot))
@@ -199,8 +198,8 @@ class Payload:
     def _single(self, compiled: CompiledValue, spot: ValuePosition, name: str) -> _Field:
         self.columns[spot.path] = compiled.column
         if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
-            hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
-            self._compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
+            hint = "give its time zone: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
+            self._compiler.misfit(spot, f"{spot.path} is a moment, not a {compiled.flow.kind}", hint)
         settle_value = _SETTLERS.get(spot.path, settle)
         one = _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
         if self._compiler.watch is not None:
@@ -215,7 +214,7 @@ class Payload:
         return one
 
     def _item(self, item: Value, spot: ValuePosition) -> Getter:
-        """Compile one entry of a list in the payload: a value, or an object, which may have a condition or required fields."""
+        """Compile one entry of a list: a value, or an object with an optional condition and required fields."""
         if isinstance(item, Fields):
             return _listed_object(self._fields(self._tree(item, spot.loc), spot.path, in_list=True))
         if not isinstance(item, ListEntry):
@@ -224,7 +223,7 @@ class Payload:
         for position, name in enumerate(item.require):
             if name not in tree:
                 hint = did_you_mean(name, tree) or f"its fields are {', '.join(tree)}"
-                self._compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
+                self._compiler.misfit(spot.inner("require", position), f'this object has no field "{name}"', hint)
         get = _listed_object(self._fields(tree, spot.path, in_list=True, required=item.require), item.require)
         if item.when is None:
             return get
@@ -232,13 +231,13 @@ class Payload:
         return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
 
     def _loop(self, value: ForEach, spot: ValuePosition) -> Getter:
-        """Compile one list of the payload."""
+        """Compile a `for_each` list."""
         compiler = self._compiler
         parts = value.for_each.root if isinstance(value.for_each, Items) and len(value.names) > 1 else (value.for_each,)
         taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
         if taken:
             message = f'"${taken[0]}" is the name of another value'
-            return compiler.misfit(spot.inner("as"), message, "call the item something else").get
+            return compiler.misfit(spot.inner("as"), message, "give the item another name").get
         lists = [self._list(part, spot.inner("for_each", may_be_empty=True)) for part in parts]
         items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
         column, path = first_column(lists), f"{spot.path}[]"
@@ -253,7 +252,7 @@ class Payload:
             found = [as_list(one.get(row)) for one in lists]
             lengths = sorted(set(map(len, found)))
             if len(lengths) > 1:
-                hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
+                hint = f"the lists must have the same length: these have {' and '.join(map(str, lengths))} entries"
                 raise Refusal(ReasonCode.UNEVEN, hint, column=column)
             entries = (entry for entry in zip(*found, strict=True) if not all(is_empty(entry[n]) for n in varying))
             built = []
@@ -269,7 +268,9 @@ class Payload:
         return compiler.finish(value, CompiledValue(read, Flow(ANYTHING.kind, is_list=True), column), spot, "for_each").get
 
     def _list(self, part: Value, spot: ValuePosition) -> CompiledValue:
-        """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
+        """Compile one list of a `for_each`. Empty items of several values keep their places, so that parallel lists stay
+        aligned.
+        """
         if not isinstance(part, Items):
             compiled = self._compiler.value(part, spot)
             return replace(compiled, get=lenient(compiled.get))
@@ -279,7 +280,7 @@ class Payload:
         return replace(combined(lambda row: [get(row) for get in getters], values), reads=reads)
 
     def _cover(self, value: ImageValue, spot: ValuePosition) -> Getter:
-        """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
+        """Compile the cover image of an event. The getter returns the first usable address as a Cover, or None with a reason."""
         several = value.image.root if isinstance(value.image, Items) else (value.image,)
         parts = [self._compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
         default = "" if value.default is None else clean_url(value.default)
@@ -301,14 +302,14 @@ class Payload:
 
 
 def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
-    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
+    """Insert the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
     for place in range(start, len(reasons)):
         if reasons[place].field.startswith(path):
             reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
 
 
 def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refusal | None:
-    """Return the first address that can be used; where none can, the first refusal, or nothing."""
+    """Return the first usable address of an image; otherwise the first refusal, or None."""
     refused: Refusal | None = None
     for part in parts:
         try:
@@ -327,10 +328,10 @@ def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refus
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, where it was asked.
+    """Validates the payloads of a feed by the service's rules and, if known, its classifications.
 
-    `used` gives the cells that the mapping reads, `digest_cells` digests them; `joined`: what the columns of each joined table
-    begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
+    `used` returns the cells that the mapping reads, `digest_cells` their digest. `joined`: the column prefix of each joined
+    table, by the columns of its key. `drafts_warned`: rows with a warning are sent as drafts.
     """
 
     payload: Payload
@@ -358,7 +359,7 @@ class Validator:
             for slug in payload["classifications"]:
                 if slug not in self.slugs:
                     near = nearest(str(slug), sorted(self.slugs))
-                    hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
+                    hint = f'did you mean "{near}"?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
                     column = self._column_of("classifications")
                     state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
@@ -368,7 +369,7 @@ class Validator:
             return Rejection(row.location, state.key, once((*row.problems, *own)), row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
-        # In the order of its fields: to name them takes three times as long.
+        # Positional arguments: keywords take three times as long.
         return MappedRow(
             row.location,
             state.key,
@@ -383,32 +384,31 @@ class Validator:
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:
-        """Digest the cells that the mapping uses, and the mapping."""
+        """Return the digest of the cells that the mapping uses and of the mapping."""
         return self.digest_cells(self.used(cells))
 
     def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
-        """Note that an event ends before it starts, unless one of its times has a reason already."""
+        """Add a reason if the event ends before it starts, unless one of the two times already has a reason."""
         if "endAt" not in payload or (state.reasons and any(reason.field in _MOMENTS for reason in state.reasons)):
             return
         start, end = payload.get("startAt"), payload["endAt"]
         if type(start) is type(end) is str and start[19:] == end[19:] and start <= end:
-            return  # as a text too: both are written alike, with the same offset
+            return  # texts with the same offset sort like times
         try:
             is_backwards = datetime.fromisoformat(end) < datetime.fromisoformat(payload["startAt"])
         except (KeyError, TypeError, ValueError):
             return
         if is_backwards:
-            hint = f"it starts {start}: an end after that would be accepted"
+            hint = f"it starts {start}: give an end after that"
             refusal = Refusal(
                 ReasonCode.END_BEFORE_START, hint, found=str(end), particulars={"start": str(start), "end": str(end)}
             )
             state.reasons.append(refusal.about(self._column_of("endAt"), "", "").reason("endAt"))
 
     def _own_reasons(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
-        """Yield the reasons that are not mere consequences of what the reader found wrong with the row.
+        """Yield the reasons that are not consequences of problems that the reader found in the row.
 
-        In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one, nor
-        is one of a joined row that is not there.
+        If cells are shifted, every field may be wrong; an unreadable cell or a missing joined row is not an empty cell.
         """
         broken = [problem.column for problem in problems]
         if "" in broken:
@@ -426,7 +426,7 @@ class Validator:
 
 
 def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
-    """Return the body, or b"" with the reasons noted where a text is no Unicode text."""
+    """Return the payload as JSON, or b"" with a reason for each field that is not Unicode text."""
     try:
         return dump(payload)
     except orjson.JSONEncodeError:
@@ -439,5 +439,5 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
 
 
 def _is_about(path: str, field: str) -> bool:
-    """True if one is the other, or stands inside it."""
+    """Return whether two paths are the same or one contains the other."""
     return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))

@@ -1,4 +1,6 @@
-"""What a window leaves out, what the events of one row become, and what rows of one key become together."""
+"""The `window`, `group` and `duplicates` rules: which events are outside the window, and what becomes of rows with the same
+key.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from mappings.zones import TimeOfDay
 
 TOO_LONG = "longer than wanted"
 _HELD_AT_MOST = 100_000
-"""So many rows wait in memory for the end of the file; some 100 MB."""
+"""How many rows may wait in memory for the end of the file; about 100 MB."""
 _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
-"""Twenty of a row's sixty bad dates are enough to report."""
+"""Kinds of values that can decide which row is the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledWindow:
-    """A window as seen from the aware moment `as_of`, reported to `watch`; `place` is the rule's under `rows:`, from 1."""
+    """A window of a run at the aware time `as_of`; each use is reported to `watch`. `place`: the rule's number, from 1."""
 
     span: spec.WindowSpan
     place: int
@@ -38,15 +40,15 @@ class CompiledWindow:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields of the payload that it looks at."""
+        """The payload fields that the window reads."""
         is_end_read = self.span.past == "skip" or self.span.longest is not None
         return frozenset({"startAt", "endAt"} if is_end_read else {"startAt"})
 
     def outside(self, payload: dict[str, Any]) -> str:
-        """Return the label under which an event is outside, "" if it is inside or its times cannot be read.
+        """Return the label for an event outside the window, "" if it is inside or its times cannot be read.
 
         Raises:
-            Refusal: the event is longer than wanted.
+            Refusal: the event is longer than `longest`.
         """
         label = self._outside(payload)
         if self.watch is not None:
@@ -70,11 +72,11 @@ class CompiledWindow:
             return TOO_LONG
         found = f"{length.days} days" if length.days else _hours(length)
         longest = _hours(span.longest) if span.longest.seconds else f"{span.longest.days} days"
-        raise Refusal(ReasonCode.ASSERTION, f"at most {longest} from start to end would be accepted", found=found)
+        raise Refusal(ReasonCode.ASSERTION, f"at most {longest} from start to end are allowed", found=found)
 
 
 def left_out(label: str) -> str:
-    """Say what a rule made of a row, by the label that it gave it."""
+    """Return how `explain` words the result of a rule with this label."""
     return f"left out: {label}" if label else "goes on"
 
 
@@ -91,20 +93,20 @@ def _moment(text: Any) -> datetime | None:
 
 
 class TooManyHeldError(ConfigError):
-    """More rows wait for others of their key than memory should hold."""
+    """Too many rows would wait in memory for others with the same key."""
 
 
 KeyOf = Callable[[SourceRow], "RowKey | None"]
-"""Returns the key of a row that others may join, None for any other."""
+"""Returns the key by which a row is grouped, None for a row that is never grouped."""
 
 
 def row_groups(
     rows: Iterable[SourceRow], key_of: KeyOf, *, is_sorted: bool, held_at_most: int = _HELD_AT_MOST
 ) -> Iterator[tuple[RowKey | None, list[SourceRow]]]:
-    """Yield every row in exactly one group: rows of one key in their order; a row that no other can join alone, without a key.
+    """Yield rows in groups: those with the same key together, in their order; rows without a group key alone.
 
     Raises:
-        TooManyHeldError: the file is not said to be sorted, and is too long to be held.
+        TooManyHeldError: the file is not declared as sorted and has more than `held_at_most` rows.
     """
     held: dict[RowKey, list[SourceRow]] = {}
     count = 0
@@ -117,15 +119,15 @@ def row_groups(
             for row in together:
                 count += 1
                 if count > held_at_most:
-                    why = "rows of one key are put together, so all have to be held to the end of the file"
-                    hint = "have the file sorted by its key, and write `sorted: true` beside that rule"
+                    why = "rows with the same key are combined, so all rows are kept in memory until the file ends"
+                    hint = "ask for the file sorted by its key, and write `sorted: true` beside that rule"
                     raise TooManyHeldError(f"{why}: more than {held_at_most:,}", hint=hint)
                 held.setdefault(key, []).append(row)
     yield from held.items()
 
 
 class SingleRowMapper(Protocol):
-    """A mapper of rows that know nothing of each other."""
+    """The part of a mapper that maps a single row."""
 
     def open_row(self, row: SourceRow) -> RowState | Skipped | Gone: ...
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]: ...
@@ -133,19 +135,19 @@ class SingleRowMapper(Protocol):
 
 
 MapGroups = Callable[[SingleRowMapper, Iterable[SourceRow]], Iterator[RowOutcome]]
-"""Maps the rows of a source, those of one key together."""
+"""Maps the rows of a source, combining those with the same key."""
 
 
 @dataclass(slots=True)
 class JoinedRows:
-    """The later rows of an event, with what they say of the fields that are collected from all of them."""
+    """The later rows of an event, with their values for the fields that are collected from all rows."""
 
     fields: tuple[str, ...]
     rows: list[tuple[SourceRow, RowState, dict[str, Any]]] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
 
     def into(self, state: RowState, payload: dict[str, Any]) -> None:
-        """Put it all into the event of the first row."""
+        """Add the collected values, reasons and warnings to the event of the first row."""
         for name in self.fields:
             found = [one for said in (payload, *(each for _, _, each in self.rows)) for one in as_list(said.get(name))]
             if found:
@@ -156,7 +158,7 @@ class JoinedRows:
             state.is_draft = state.is_draft or other.is_draft
 
     def signed(self, outcome: RowOutcome) -> RowOutcome:
-        """Return the outcome of the first row with the digest of all."""
+        """Return the first row's outcome with a digest over all rows of the event."""
         if not self.digests or not isinstance(outcome, MappedRow):
             return outcome
         return replace(
@@ -170,7 +172,7 @@ def _located(reason: Reason, row: SourceRow) -> Reason:
 
 
 def compile_grouping(grouping: spec.Grouping, build: Getter) -> MapGroups:
-    """Compile the rule that makes one event of all rows with one key; `build` gives what is collected from a row."""
+    """Compile a `group` rule: one event from all rows with the same key. `build` returns the values to collect from a row."""
 
     def map_groups(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         for key, group in row_groups(rows, _key_reader(mapper), is_sorted=grouping.is_sorted):
@@ -188,7 +190,7 @@ def compile_grouping(grouping: spec.Grouping, build: Getter) -> MapGroups:
 
 
 def compile_choice(compiler: Compiler, choosing: spec.Choosing, loc: Loc) -> MapGroups:
-    """Compile the rule that chooses among rows with one key."""
+    """Compile a `duplicates` rule: one row is chosen among those with the same key."""
     if choosing.keep == "first":
         return _first_of_each
     rank = None if choosing.by is None else _compile_rank(compiler, choosing.by, ValuePosition((*loc, "duplicates", "by")))
@@ -206,7 +208,7 @@ def compile_choice(compiler: Compiler, choosing: spec.Choosing, loc: Loc) -> Map
 
 
 def _first_of_each(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-    """Yield the outcomes of the first row of each key: nothing needs to wait, only the keys are remembered."""
+    """Yield the outcomes of the first row of each key; only keys are kept in memory, no rows."""
     key_of, seen = _key_reader(mapper), set[RowKey]()
     for row in rows:
         key = key_of(row)
@@ -219,7 +221,7 @@ def _first_of_each(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterat
 
 
 def _key_reader(mapper: SingleRowMapper) -> KeyOf:
-    """Return the key under which other rows may join one; a row without a key, or left out, stands alone."""
+    """Return the function that gives the key by which a row is grouped; rows without a key or left out are not grouped."""
 
     def key_of(row: SourceRow) -> RowKey | None:
         opened = mapper.open_row(row)
@@ -237,7 +239,7 @@ def _compile_rank(compiler: Compiler, by: Any, spot: ValuePosition) -> Getter:
 
 
 def _newest(mapper: SingleRowMapper, rows: list[SourceRow], rank: Getter) -> list[SourceRow]:
-    """Return the newest row, or all of them where that cannot be decided: rows that differ are then rejected as duplicates."""
+    """Return the newest row; all rows if that is undecided, so that differing rows are rejected as duplicates."""
     ranks = []
     for row in rows:
         opened = mapper.open_row(row)

@@ -1,4 +1,4 @@
-"""Each kind of value and condition compiled to a function of one row: columns, choices, joins, lookups, lists."""
+"""Compiles each kind of value and condition to a function of one row: columns, `choose`, joins, lookups, lists."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from mappings.strict import UsePolicy
 from mappings.zones import EndOfDay, TimeOfDay, find_zone
 
 Check = Callable[[Any, RowState], bool]
-"""Decides whether a value of a row passes one test."""
+"""Returns whether a value of a row passes one test."""
 
 
 def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
-    """Return the function that decides a condition for a row; each use is reported to the compiler's `watch`."""
+    """Compile a condition; each use is reported to the compiler's `watch`."""
     holds = _compile_condition(compiler, condition, loc)
     if compiler.watch is None or not isinstance(condition, spec.Test):
         return holds
@@ -57,7 +57,7 @@ def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Hol
 
 
 def _reported(compiler: Compiler, test: spec.Test, loc: Loc, holds: Holds, watch: Watch) -> Holds:
-    """Return the same test, each use of which is reported with the values that it sees."""
+    """Wrap a test so that each use is reported with the values that it reads."""
     field = f"rule {int(loc[1]) + 1}" if loc[0] == "rows" else f"${loc[1]}" if loc[0] == "let" else str(loc[1])
     names = [name for name in (test.value, test.equals, test.before, test.after) if name and is_reference(name)]
     seen = {test.column: compiler.column(test.column).get} if test.column else {}
@@ -104,7 +104,7 @@ def _compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Ho
 
 
 def column_of(condition: Condition) -> str:
-    """Return the first column that a condition looks at, "" if it looks at none."""
+    """Return the first column that a condition reads, "" if none."""
     match condition:
         case spec.Test():
             return condition.column or ""
@@ -153,11 +153,11 @@ def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc
 
 
 def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> Getter:
-    """Compile what stands `before` or `after`: a named value, or an ISO date (2026-07-01), time (18:00) or date and time."""
+    """Compile the operand of `before` or `after`: a named value, or an ISO date (2026-07-01), time (18:00) or date and time."""
     spot = ValuePosition(loc)
     if is_text:
-        hint = "name the column's date under let, and look at that value"
-        return compiler.misfit(spot, "a column is text, and has no earlier or later", hint).get
+        hint = "name the column's date under let, and test that value"
+        return compiler.misfit(spot, "a column is text: before and after compare dates and times", hint).get
     if is_reference(text):
         return lenient(compiler.operand(text, ValuePosition(loc[:-1])).get)
     kind = datetime if "T" in text or " " in text.strip() else time if ":" in text else date
@@ -170,7 +170,7 @@ def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> 
 
 
 def _is_earlier(one: Any, other: Any) -> bool:
-    """True if one date, time or moment comes before another; nothing comes before nothing."""
+    """Return whether one date, time or moment is before another; False if one of them is empty."""
     if is_empty(one) or is_empty(other):
         return False
     if isinstance(one, datetime) != isinstance(other, datetime):
@@ -180,7 +180,7 @@ def _is_earlier(one: Any, other: Any) -> bool:
     try:
         return bool(one < other)
     except TypeError:
-        raise Refusal(ReasonCode.NOT_A_DATE, "two dates or two times can be compared", found=str(one)) from None
+        raise Refusal(ReasonCode.NOT_A_DATE, "only two dates or two times can be compared", found=str(one)) from None
 
 
 def _as_number(value: Any) -> Decimal:
@@ -215,7 +215,7 @@ def _items(compiler: Compiler, value: spec.Items, spot: ValuePosition) -> Compil
 
 
 def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> CompiledValue:
-    """Compile what is known of a row; a number and a day keep their kinds, the others are texts."""
+    """Compile a `meta` value; a row number and a day keep their kinds, others are texts."""
     compiler.look_further()
     match value.meta:
         case "row":
@@ -335,7 +335,7 @@ def _channel(compiler: Compiler, value: spec.ChannelValue, spot: ValuePosition) 
 
 
 def _find_channel(slug: str, channels: Mapping[str, int] | None) -> int:
-    """Return a channel's id; while the service has not been asked one that stands for it, 1 to 999,999, by its slug."""
+    """Return the id of a channel; offline, without the service's channels, a placeholder from 1 to 999,999 made of the slug."""
     if channels is None:
         return 1 + zlib.crc32(slug.encode("utf-8", "replace")) % 999_999
     if slug in channels:
@@ -346,9 +346,9 @@ def _find_channel(slug: str, channels: Mapping[str, int] | None) -> int:
 
 def _misplaced(compiler: Compiler, value: object, spot: ValuePosition) -> CompiledValue:
     if isinstance(value, spec.ListEntry):
-        hint = "an item of offers, or what for_each gives"
+        hint = "use them in an item of offers, or in what for_each gives"
         return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-    hint = "an object, an image or what for_each gives has its place in the payload only"
+    hint = "an object, an image and for_each are allowed only in the event"
     return compiler.misfit(spot, "one value is needed here", hint)
 
 
@@ -357,7 +357,7 @@ _CLOCK, _DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?"), r
 
 @lru_cache(maxsize=256)
 def clock_from_text(text: str) -> time:
-    """Read a time that stands in the mapping file itself: 19:00."""
+    """Parse a time in the mapping file, such as 19:00."""
     if not _CLOCK.fullmatch(text):
         raise Refusal(ReasonCode.NOT_A_TIME, 'a time of day like "19:00" is needed here', found=text)
     return time.fromisoformat(text)
@@ -365,7 +365,7 @@ def clock_from_text(text: str) -> time:
 
 @lru_cache(maxsize=256)
 def day_from_text(text: str) -> date:
-    """Read a day that stands in the mapping file itself: 2026-07-01."""
+    """Parse a date in the mapping file, such as 2026-07-01."""
     try:
         if _DAY.fullmatch(text):
             return date.fromisoformat(text)
@@ -375,7 +375,7 @@ def day_from_text(text: str) -> date:
 
 
 class _Operand(NamedTuple):
-    """What a part of a moment must be, how that is said to the author, and how the file itself may write it."""
+    """The allowed kinds of one operand of a moment, the hint for other kinds, and the parser for a constant in the file."""
 
     kinds: tuple[Kind, ...]
     hint: str
@@ -391,7 +391,7 @@ _MOMENT_OPERAND = _Operand((Kind.MOMENT, Kind.ANY), 'a moment is needed: do: [{d
 
 
 def _moment(compiler: Compiler, value: spec.At, spot: ValuePosition) -> CompiledValue:
-    """Compile a wall time in a zone."""
+    """Compile `at`, a wall time in a zone."""
     wall, inner = value.at, spot.inner("at", may_be_empty=True)
     day = _compile_operand(compiler, wall.day, inner.inner("day"), _DAY_OPERAND)
     clock = None if wall.clock is None else _compile_operand(compiler, wall.clock, inner.inner("clock"), _CLOCK_OPERAND)
@@ -407,7 +407,7 @@ def _moment(compiler: Compiler, value: spec.At, spot: ValuePosition) -> Compiled
         if local.tzinfo is not None:
             hint = "it carries an offset already: use it as it is, or the step in_zone"
             raise Refusal(ReasonCode.NOT_A_DATE, hint, found=local.isoformat())
-        # A whole day whose midnight the clocks jump over begins when they show a time again: that midnight is not the partner's.
+        # If the clocks skip midnight, a whole day begins after the gap: that midnight is ours, not the partner's.
         gap = "later" if is_all_day and wall.gap == "reject" else wall.gap
         return localiser(zone, gap, wall.overlap)(local)
 
@@ -427,14 +427,14 @@ def _moment(compiler: Compiler, value: spec.At, spot: ValuePosition) -> Compiled
             at = ("", "") if refusal.is_empty else (found, "at")
             return policies.apply(row, refusal.about(column, *at))
 
-    # Inside another value, that value's own policy may yet save the row.
+    # Inside another value, that value's own policy may still keep the row.
     is_last = spot.loc == ("event", spot.path)
     get = _with_both_reported(moment, clock.get, spot.path) if clock is not None and is_last else moment
     return CompiledValue(get, Flow(Kind.MOMENT), day.column)
 
 
 def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
-    """Where the day rejects the row, read the clock as well, so that both are reported at once."""
+    """Return a getter that also reads the clock when the day is refused, so that both problems are reported at once."""
 
     def both(row: RowState) -> Any:
         try:
@@ -453,7 +453,7 @@ def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
 def _wall_reader(
     wall: spec.Wall, day: CompiledValue, clock: CompiledValue | None
 ) -> Callable[[RowState], tuple[datetime | None, bool]]:
-    """Return what gives a row's local time, None without a day, and whether it is the feed's own, for a whole day."""
+    """Return a function for a row's local time (None without a day), and whether its time of day is the feed's `all_day`."""
     read_day, read_clock = lenient(day.get), None if clock is None else lenient(clock.get)
     all_day = None if wall.all_day is None else time.fromisoformat(wall.all_day)
 
@@ -481,7 +481,7 @@ def _read_clock(clock: Any) -> TimeOfDay | None:
 
 
 def _together(day: Any, clock: TimeOfDay, days_back: int = 0) -> datetime:
-    """Return a day at a time of day; 24:00 is the next day's midnight."""
+    """Combine a day and a time of day; 24:00 is midnight of the next day."""
     if type(day) is str:
         day = day_from_text(day)
     if not isinstance(day, date):
@@ -495,13 +495,13 @@ def _shift(local: datetime, days: int) -> datetime:
     try:
         return local + timedelta(days=days) if days else local
     except OverflowError:
-        raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=local.isoformat()) from None
+        raise Refusal(ReasonCode.NOT_A_DATE, "expected a day up to 9999-12-31", found=local.isoformat()) from None
 
 
 def _compile_order(
     compiler: Compiler, wall: spec.Wall, spot: ValuePosition, place: Callable[..., datetime]
 ) -> Callable[[RowState, datetime, datetime, bool], Any] | None:
-    """Return what checks an end against its start, where the mapping names the start."""
+    """Return a function that checks an end against its start, None if the mapping gives no start."""
     if wall.start is None:
         return None
     starts = _compile_operand(compiler, wall.start, spot.inner("at", "start", may_be_empty=True), _START_OPERAND)
@@ -511,13 +511,13 @@ def _compile_order(
     def check(row: RowState, local: datetime, end: datetime, is_all_day: bool) -> Any:
         try:
             begins = starts.get(row)
-        except Refusal:  # reported where the start stands
+        except Refusal:  # the start's own field reports it
             return end
         if not isinstance(begins, datetime) or begins.tzinfo is None or begins <= end:
             return end
         if policy == "next_day" and not is_all_day and local.date() == begins.date():
             return place(row, _shift(local, 1), is_all_day=False)
-        hint = f"it starts {begins.isoformat()}: an end after that would be accepted"
+        hint = f"it starts {begins.isoformat()}: give an end after that"
         found = local.isoformat(" ", "minutes")
         times = {"start": begins.isoformat(), "end": end.isoformat()}
         return recover(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at", particulars=times))
@@ -526,7 +526,7 @@ def _compile_order(
 
 
 def _instant(compiler: Compiler, value: spec.InZoneValue, spot: ValuePosition) -> CompiledValue:
-    """Compile a moment shown in a zone."""
+    """Compile `in_zone`, a moment shown in a zone."""
     inner = spot.inner("in_zone")
     moment = _compile_operand(compiler, value.in_zone.moment, inner.inner("moment", may_be_empty=True), _MOMENT_OPERAND)
     find = _compile_zone(compiler, value.in_zone.zone, inner.inner("zone"))
@@ -542,7 +542,7 @@ def _instant(compiler: Compiler, value: spec.InZoneValue, spot: ValuePosition) -
         try:
             return found.astimezone(zone)
         except OverflowError:
-            raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=str(found)) from None
+            raise Refusal(ReasonCode.NOT_A_DATE, "expected a day up to 9999-12-31", found=str(found)) from None
 
     return compiler.finish(value, CompiledValue(shown, Flow(Kind.MOMENT), moment.column), spot, "in_zone")
 
@@ -560,15 +560,15 @@ def _compile_operand(compiler: Compiler, value: Value, spot: ValuePosition, want
     for key in ("on_empty", "on_error"):
         policy = getattr(value, key, None)
         if wanted.read is not None and isinstance(policy, UsePolicy):
-            try:  # what stands in is the file's own text, and must be readable as well
+            try:  # the replacement is a text of the file, and must be valid too
                 wanted.read(policy.use if isinstance(policy.use, str) else "")
             except Refusal:
-                compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', wanted.hint)
+                compiler.misfit(spot.inner(key), f'"{policy.use}" cannot be used in its place', wanted.hint)
     return compiled
 
 
 def _compile_zone(compiler: Compiler, value: Value, spot: ValuePosition) -> Callable[[RowState], ZoneInfo]:
-    """Return the function that gives a row's zone; it raises Refusal where the row names none."""
+    """Return a function for a row's zone; it raises Refusal if the row has none."""
     compiled = compiler.value(value, spot)
     if compiled.constant is not None and find_zone(compiled.constant) is None:
         compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')
@@ -577,7 +577,7 @@ def _compile_zone(compiler: Compiler, value: Value, spot: ValuePosition) -> Call
         name = str(compiled.get(row) or "")
         zone = find_zone(name)
         if zone is None:
-            wanted = "an IANA zone such as Europe/Lisbon would be accepted; the step zone knows old names"
+            wanted = "expected an IANA zone such as Europe/Lisbon; the step zone knows old names"
             raise Refusal(ReasonCode.NOT_A_ZONE, wanted, column=compiled.column, found=name)
         return zone
 
@@ -597,4 +597,4 @@ VALUE_COMPILERS: Mapping[type, ValueCompiler] = {
     spec.Meta: _meta,
     **dict.fromkeys((spec.ListEntry, spec.Fields, spec.ImageValue, spec.ForEach), _misplaced),
 }
-"""What compiles each kind of value, but for texts."""
+"""The compiler function of each type of value except texts."""

@@ -1,1 +1,1 @@
-"""The first mapping of a sample, as `eventsync init` writes it: what each column seems to be, with the evidence said."""
+"""The first mapping file that `eventsync init` infers from a sample of rows, with the evidence of each guess."""

@@ -1,4 +1,4 @@
-"""The first mapping file of a sample of rows, with how sure each guess is, and its examples. Pure."""
+"""Renders the first mapping file of a sample, with a surety for each guess and with examples. Pure."""
 
 from __future__ import annotations
 
@@ -43,19 +43,18 @@ _CANCELLED = re.compile(
     r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
     re.IGNORECASE,
 )
-_UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID tells a single day that was changed from its series'
-_NO_ZONE = "zone of events that name none: put the one whose clocks the partner means, such as Europe/Lisbon"
+_UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID distinguishes a changed day of a series from the series'
+_NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
 _ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
 _NO_DATES = "no column holds dates: every row is rejected until you name one"
 _LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
-"""What stands between the items of a calendar's lists, once they are read."""
+"""The separators of list cells of a calendar, as the reader joins them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSample:
-    """Rows of a source, read as `source` says. `title`: what people call it; `place`: how the mapping file does.
-
-    `columns` stand in the source's order.
+    """Sample rows of a source, read with the settings `source`. `title`: the source's name for people; `place`: its place as
+    the mapping file names it. `columns` are in the source's order.
     """
 
     title: str
@@ -66,9 +65,9 @@ class SourceSample:
 
 
 def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = "") -> tuple[str, tuple[Guess, ...]]:
-    """Return the text of a first mapping for the sample, without examples, and every guess in it.
+    """Return the text of a first mapping file without examples, and its guesses.
 
-    `zone` (an IANA name) and `order` (`day` or `month`, whichever stands first) are the author's; "" leaves them to evidence.
+    `zone` (an IANA name) and `order` (`day` or `month` first) are given by the author; "" leaves them to evidence.
     """
     is_calendar = sample.source.kind == "ics"
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
@@ -127,7 +126,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
 
 
 def _cancelling_word(title: str) -> str:
-    """Return the word for cancelled that a title begins with, "" if it does not."""
+    """Return the word for cancelled at the beginning of a title, "" if there is none."""
     found = _CANCELLED.search(title)
     return found[0].casefold() if found and not any(map(str.isalnum, title[: found.start()])) else ""
 
@@ -144,11 +143,11 @@ def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:
 
 def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
     if Role.TITLE not in roles:
-        yield Guess("title", "", "unsure", "no column holds words: say which one is the title")
+        yield Guess("title", "", "unsure", "no column holds words: write which one is the title")
     for role, about, to_do in (
         (Role.TITLE, "title", ""),
-        (Role.CATEGORY, "classifications", "; put a slug beside each value"),
-        (Role.CITY, "approxLocation.city", "; put a placeId beside each"),
+        (Role.CATEGORY, "classifications", "; write a slug beside each value"),
+        (Role.CITY, "approxLocation.city", "; write a placeId beside each"),
         (Role.VENUE, "locationName", ""),
         (Role.URL, "offers", ""),
     ):
@@ -158,7 +157,7 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
 
 
 def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], guesses: Sequence[Guess]) -> Iterator[Guess]:
-    """Yield the columns with something in them that the draft does not read, so that none is forgotten unseen."""
+    """Yield a guess that lists the filled columns that the draft does not read."""
     used = {name for guess in guesses for name in (guess.column, *guess.column.split(", "))}
     used |= {roles[role].column.name for role in (Role.STATUS, Role.ZONE) if role in roles}
     if names := [column.name for column in columns if column.filled and column.name not in used]:
@@ -166,7 +165,7 @@ def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], gues
 
 
 def feed_name(title: str) -> str:
-    """Return a feed's name made of a file's: lower-case words joined by `-`, at most 40 characters."""
+    """Return a feed name made from a file name: lower-case words joined by `-`, at most 40 characters."""
     plain = unicodedata.normalize("NFKD", title.replace("ł", "l")).encode("ascii", "ignore").decode().casefold()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")
     return words if words[:1].isalpha() else f"feed-{words}".strip("-")
@@ -179,9 +178,9 @@ _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first an
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A named value that reads a column's days or times, or the `start` or `end` of what a cell says of both.
+    """A named value that parses a column's dates or times. `half`: `start` or `end` of a range.
 
-    `is_open`: its order of day and month is left to the author.
+    `is_open`: the author must choose the order of day and month.
     """
 
     column: str
@@ -194,7 +193,7 @@ class _Reading:
 def _read_times(
     roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str
 ) -> tuple[dict[str, _Reading], list[Guess]]:
-    """Return the named values that read days and times by the formats that fit the cells, and the guesses."""
+    """Return the named values that parse dates and times by the best formats, and the guesses."""
     proof = f"{order}-first, as you said"
     if not order:
         order, proof = agreed_order(columns)
@@ -204,7 +203,7 @@ def _read_times(
     kind, clock = times[Role.START].kind, times.get(Role.CLOCK)
     if kind in _WITH_CLOCK:
         times.pop(Role.CLOCK, None)
-    if kind == "dates":  # no last day belongs to all of them
+    if kind == "dates":  # a list of days has no common last day
         times.pop(Role.END, None)
     if Role.END in times and times[Role.END].kind in _WITH_CLOCK:
         times.pop(Role.END_CLOCK, None)
@@ -225,7 +224,7 @@ def _read_times(
 
 
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
-    formats = ", ".join(spelling for way in times.ways for spelling in way.formats if spelling)
+    formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
     why = [guess.why, f"{times.fitting:,} of {times.filled:,} filled cells {fits}"]
     surety: Surety = guess.surety if times.fitting == times.filled else "likely"
@@ -236,10 +235,12 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
         why.append(proof)
     elif times.order:
         surety = "unsure"
-        other = ", ".join(spelling for way in times.in_other_order().ways for spelling in way.formats)
-        why.append(f"as many fit {other}, and nothing proves which: until you choose, every such row is rejected")
+        other = " or ".join(spelling for way in times.in_other_order().ways for spelling in way.formats)
+        why.append(f"as many fit {other}: until you choose one, each such row is rejected")
+    if times.all_day:
+        why.append(f"{', '.join(map(repr, times.all_day))} is not a time: the event lasts all day")
     if times.odd:
-        why.append(f"not {', '.join(map(repr, times.odd[:3]))}")
+        why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))
 
 
@@ -250,10 +251,10 @@ _ANY_DAY = "2026-01-01"
 
 
 def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the draft with an `examples` block: an event, and a rejection. `path` is where the file will stand.
+    """Append an `examples` block with an event and a rejection to a draft. `path`: where the file will be saved.
 
     Raises:
-        MappingFileError: the draft is not a mapping that may run.
+        MappingFileError: the draft does not compile.
     """
     mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
@@ -286,7 +287,7 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
 
 
 def _single_outcomes(mapper: RowMapper, rows: Iterable[dict[str, str]]) -> list[tuple[dict[str, str], RowOutcome]]:
-    """Return what becomes of the rows from which one event, or none, is made."""
+    """Return each row that becomes at most one event, with its outcome."""
     blank = dict.fromkeys(mapper.columns, "")
     outcomes = ((row, mapper.outcomes(SourceRow(RowLocation("sample"), blank | row))) for row in rows)
     return [(row, found[0]) for row, found in outcomes if len(found) == 1]
@@ -298,9 +299,9 @@ _YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "n
 
 
 def flow(value: object) -> str:
-    """Write a value on one line, so that YAML, and every editor's YAML, reads each text in it back as the same text.
+    """Write a value as one line of YAML that every YAML parser reads back as the same texts.
 
-    A text is plain where no reader can take it for anything else, in double quotes otherwise.
+    A text is plain if it is unambiguous, in double quotes otherwise.
     """
     match value:
         case str() if _PLAIN.fullmatch(value) and value.casefold() not in _YAML_WORDS:
@@ -322,7 +323,7 @@ def _escaped(char: str) -> str:
 
 
 def column_text(name: str) -> str:
-    """Write a column's name behind `from`, where a dollar sign would mean a named value."""
+    """Write a column's name for `from`, where an extra `$` escapes a leading dollar sign."""
     return flow(f"${name}" if name.startswith("$") else name)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a sample: what their cells look like, which plays which part of an event, which identify a row, and its zone."""
+"""Guesses about the columns of a sample: their contents, their roles in an event, the row key, and the time zone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Literal
 
 import yaml
 from babel import Locale
+from babel.core import get_global
 
 from mappings.draft.times import LANGUAGES, ColumnTimes, find_times
 from mappings.reasons import Refusal
@@ -24,7 +25,7 @@ from mappings.zones import zone_table
 
 
 class Role(StrEnum):
-    """The part that a column plays in an event. `ASIDE` is for columns whose dates, links and names are not the event's."""
+    """The role of a column in an event. `ASIDE`: a column whose dates, links or names are not the event's."""
 
     ASIDE = "aside"
     ID = "id"
@@ -58,24 +59,26 @@ _GLUE = frozenset(
     | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso", "c", "r"}
 )
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
-"""Words that name an identifier when they stand alone: the number sent is none."""
+"""Words that name an identifier only when they are the whole column name: "number sent" is not an identifier."""
 _BOUNDS: Mapping[str, Role] = {
     **dict.fromkeys(("od", "da", "du", "fra", "van"), Role.START),
     **dict.fromkeys(("do", "a", "al", "au", "ate", "tot", "til", "till"), Role.END),
 }
-"""What stands behind the word for a day or a time, or alone, where it begins or ends: some of these words are glue elsewhere."""
+"""Words that mean start or end only after a word for a day or time, or alone; elsewhere some of them are prepositions."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCRIPTS = re.compile(
     "(?<=[\u3041-\u30fe\u4e00-\u9fff])(?=[A-Za-z])|(?<=[A-Za-z])(?=[\u3041-\u30fe\u4e00-\u9fff])|(?<=イベント)(?=.)"
 )
-"""Where a word ends without a space: between the scripts of a Japanese name, and after the word that many of them begin with."""
+"""Word boundaries without a space: between the scripts of a Japanese name, and after a common Japanese prefix."""
 _COMPOUNDS = re.compile(r"\b(start|begin|anfangs|event|ticket|end|eind|slut)(?=dat|tim|zeit|uhr|tid|tijd|tag|day|link|url)")
-"""Words written as one: Startdatum, endtime, Sluttid, Ticketlink."""
+"""Compound words to split: Startdatum, endtime, Sluttid, Ticketlink."""
 _BREAK = re.compile(r"[\W_]+")
 
 
 def roles_by_name(name: str) -> dict[Role, float]:
-    """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
+    """Return the roles that a column name suggests, each with a weight: 1 if the name says nothing else, less if it has other
+    words.
+    """
     spaced = _SCRIPTS.sub(" ", _CAMEL.sub(" ", name.replace("ł", "l").replace("Ł", "L")))
     folded = unicodedata.normalize("NFKD", spaced)
     bare = unicodedata.normalize("NFC", "".join(char for char in folded if not 0x300 <= ord(char) < 0x370)).casefold()
@@ -112,7 +115,7 @@ _SEPARATORS = (";", "|", ",", "/")
 class Column:
     """One column of a sample: its name, and its cells from top to bottom.
 
-    `joined_by`: what the reader joined lists with; `choices`: the texts that its source allows.
+    `joined_by`: the separator that the reader put between list items; `choices`: the texts that the source allows.
     """
 
     name: str
@@ -122,17 +125,17 @@ class Column:
 
     @cached_property
     def filled(self) -> tuple[str, ...]:
-        """The cells that hold something, trimmed."""
+        """The texts of the non-empty cells, trimmed."""
         return tuple(cell.strip() for cell in self.cells if cell.strip())
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """The different texts, and how often each stands there."""
+        """The different texts with their numbers of cells."""
         return Counter(self.filled)
 
     @cached_property
     def separator(self) -> str:
-        """What stands between the texts of a cell, where cells are lists of texts that recur; "" where they are not."""
+        """The separator of cells that are lists of recurring texts, "" if they are not lists."""
         return self.joined_by or next(filter(self._parts_texts, _SEPARATORS), "")
 
     def _parts_texts(self, separator: str) -> bool:
@@ -142,7 +145,7 @@ class Column:
 
     @cached_property
     def parts(self) -> Counter[str]:
-        """The texts of the lists in the cells, or of the cells, and how often each stands there: allowed ones perhaps never."""
+        """The different list items (or cells) with their counts; allowed texts that do not occur count 0."""
         found = self.counts
         if self.separator:
             parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
@@ -151,22 +154,22 @@ class Column:
 
     @cached_property
     def times(self) -> ColumnTimes | None:
-        """What its cells say about dates or times, None where they are none."""
+        """The formats of dates or times that fit the cells, None if they are neither."""
         return find_times(self.filled)
 
     @cached_property
     def roles(self) -> Mapping[Role, float]:
-        """The parts that its name speaks for."""
+        """The roles that the column's name suggests, with weights."""
         return roles_by_name(self.name)
 
     @property
     def is_nameless(self) -> bool:
-        """True where the header has no name for it."""
+        """Whether the header has no name for the column."""
         return self.name.startswith("#")
 
     @property
     def is_full(self) -> bool:
-        """True where no cell is empty."""
+        """Whether no cell is empty."""
         return bool(self.cells) and len(self.filled) == len(self.cells)
 
     @cached_property
@@ -176,28 +179,28 @@ class Column:
 
     @cached_property
     def pictures(self) -> int:
-        """How many cells are addresses of pictures, or paths to them."""
+        """How many cells are addresses or paths of pictures."""
         return sum(" " not in text and _PICTURE.search(text) is not None for text in self.filled)
 
     @cached_property
     def is_text(self) -> bool:
-        """True for words: no addresses, numbers, dates, mails."""
+        """Whether the cells are words, not addresses, numbers, dates or e-mail addresses."""
         return max(self.urls, self._share(_EMAIL)) < _MOSTLY and not self.is_number and self.times is None
 
     @cached_property
     def is_number(self) -> bool:
-        """True where nearly all cells are numbers."""
+        """Whether nearly all cells are numbers."""
         return self._share(_NUMBER) >= _MOSTLY
 
     @cached_property
     def is_code(self) -> bool:
-        """True for identifiers: short, without spaces, with digits in them, and neither days nor lists of days."""
+        """Whether the cells look like identifiers: short, no spaces, with digits, and not dates."""
         days = sum(_WITH_DAY.search(text) is not None for text in self.filled)
         return self._share(_CODE) >= _MOSTLY and self.times is None and days * 2 < len(self.filled)
 
     @cached_property
     def is_counting(self) -> bool:
-        """True where the cells count the rows: 0, 1, 2, ... or 1, 2, 3, ..., also after one word, as in CampaignRef1."""
+        """Whether the cells number the rows: 0, 1, 2, ... or 1, 2, 3, ..., possibly after a word, as in CampaignRef1."""
         found = [match.groups() for text in self.filled if (match := _COUNTED.fullmatch(text))]
         if len(found) < 3 or len(found) < len(self.filled) or len({word for word, _ in found}) > 1:
             return False
@@ -206,7 +209,7 @@ class Column:
 
     @property
     def has_entities(self) -> bool:
-        """True where cells are written as HTML: `&amp;`."""
+        """Whether cells contain HTML entities such as `&amp;`."""
         return any("&" in text and ";" in text for text in self.counts)
 
     def _share(self, pattern: re.Pattern[str]) -> float:
@@ -219,9 +222,9 @@ def read_columns(
     joined: Mapping[str, str],
     choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[Column, ...]:
-    """Return each column of a sample; rows whose cells are all blank say nothing.
+    """Return the columns of a sample, without rows whose cells are all blank.
 
-    `joined`: columns of joined lists; `choices`: the texts that may stand in a column, where its source says so.
+    `joined`: the separators of columns with joined lists; `choices`: the texts that the source allows in a column.
     """
     filled = [row for row in rows if any(text and not text.isspace() for text in row.values())]
     return tuple(
@@ -236,7 +239,7 @@ _FEW = 40
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One guess: what it is about, the columns it rests on, how sure it is, and the evidence."""
+    """One guess: its subject, the columns it rests on, its surety, and the evidence."""
 
     about: str
     column: str
@@ -244,18 +247,18 @@ class Guess:
     why: str
 
     def __str__(self) -> str:
-        """Write it as a comment of the file."""
+        """Return the guess as a comment of the mapping file."""
         return f"# {self.surety}: {comment(self.why)}"
 
 
 def comment(text: str) -> str:
-    """Return a text that can stand behind `# `: on one line, nothing but printable characters."""
+    """Return a text as one line of printable characters, for a comment."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 @dataclass(frozen=True, slots=True)
 class RoleGuess:
-    """The column that seems to play a part, how sure that is, and why."""
+    """The column guessed for a role, its surety and the evidence."""
 
     column: Column
     surety: Surety
@@ -273,7 +276,7 @@ _is_day = _holds("date", "datetime", "moment", "dates", "date_range")
 
 
 def _is_zone(column: Column) -> bool:
-    """Whether the step `zone`, by which the draft reads the column, can read its cells."""
+    """Return whether the step `zone` can read the cells."""
     try:
         return bool(column.filled) and all(read_zone(text) for text in list(column.counts)[:_FEW])
     except Refusal:
@@ -299,7 +302,7 @@ def _is_town(column: Column) -> bool:
 
 
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
-"""Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
+"""Roles whose words may appear beside another role's word in a name: event_url, end date, venue city."""
 _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.IMAGE, frozenset(), _is_picture),
     (Role.URL, frozenset(), _is_page),
@@ -315,11 +318,11 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
-"""Each part, the other names that speak for it, and what its cells must look like, the clearest names first."""
+"""Each role with other roles whose names also suggest it, and a test of the cells; the clearest roles first."""
 
 
 def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
-    """Return the parts that are played, each by one column."""
+    """Assign to each role at most one column."""
     free = [column for column in columns if column.filled and not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
     found: dict[Role, RoleGuess] = {}
     for role, other_names, fits in _PARTS:
@@ -328,7 +331,7 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
         if named:
             best = max(named, key=lambda column: _clearness(column, names))
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
-            found[role] = RoleGuess(best, "sure" if clear >= 0.99 else "likely", f'"{best.name}" is called so')
+            found[role] = RoleGuess(best, "sure" if clear >= 0.99 else "likely", f'"{best.name}" is a usual name for it')
             free.remove(best)
     city = found.get(Role.CITY)
     if city and Role.VENUE in city.column.roles and sum(city.column.roles.values()) > 1 and Role.VENUE not in found:
@@ -343,20 +346,20 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
     for role, fitting in ((Role.START, days), (Role.CLOCK, clocks), (Role.TITLE, words), (Role.URL, pages)):
         if role not in found and fitting:
-            why = f'no name says so, but the cells of "{fitting[0].name}" look like it'
+            why = f'the cells of "{fitting[0].name}" look like it, its name does not'
             found[role] = RoleGuess(fitting[0], "unsure", why)
     return found
 
 
 def _clearness(column: Column, names: frozenset[Role]) -> tuple[float, float]:
-    """Return how clearly a name speaks for a part: other parts in the same name speak against it."""
+    """Rate how clearly a column's name suggests one of these roles: words of other roles lower the rating."""
     clear = max(weight for role, weight in column.roles.items() if role in names)
     other = max((weight for role, weight in column.roles.items() if role not in names), default=0.0)
     return clear - other / 4, len(column.filled) / len(column.cells)
 
 
 def agreed_order(columns: Sequence[Column]) -> tuple[str, str]:
-    """Return the order of day and month that the file's columns prove, and the proof in words; "" where they do not agree."""
+    """Return the order of day and month that the columns prove, with the evidence; "" if they prove none or disagree."""
     proofs = {column.times.order: column.name for column in columns if column.times is not None and column.times.proving}
     if len(proofs) != 1:
         return "", ""
@@ -366,13 +369,13 @@ def agreed_order(columns: Sequence[Column]) -> tuple[str, str]:
 
 _MOST_PARTS = 4
 _OF_ROW = frozenset({Role.ID, Role.TITLE, Role.URL})
-"""What the name of an identifier may speak for: one that names a venue, a picture or a day identifies that."""
+"""Roles that an identifier's name may also suggest; an identifier of a venue, picture or day does not identify the row."""
 _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role.TITLE, Role.URL)
-"""What distinguishes rows where no identifier does, the best first."""
+"""Roles whose columns distinguish rows if there is no identifier, the best first."""
 
 
 def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tuple[tuple[Column, ...], Guess]:
-    """Return the columns of the best key that the sample allows, and why; there is always one to look at."""
+    """Return the columns of the best key for the sample, with the evidence; there is always a result."""
     ids = sorted(filter(_is_id, columns), key=lambda column: (column.is_counting, -column.roles[Role.ID]))
     others = [column for column in columns if not (column.is_nameless or column.is_counting or column.roles.keys() - _OF_ROW)]
     codes = [column for column in others if column.is_code and not (column.is_number or column.urls or column.pictures)]
@@ -381,7 +384,7 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
         if column.is_full and len(column.counts) == len(column.cells):
             return (column,), _single(column)
     # Rows that differ in nothing but a number that counts them are copies: one row.
-    contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
+    contents = [[*map(str.strip, column.cells)] for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
     played = {role: guess.column for role, guess in roles.items() if not _is_list_of_days(guess.column)}
     lasting = [column for column in ids if not column.is_counting]
@@ -399,7 +402,7 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
     if clashes:
         why = f"{clashes:,} of {len(rows):,} different rows share {names} with another: ask the partner for an identifier"
     elif any(map(_is_id, best)):
-        why = f"{different}, and not those of one column alone"
+        why = f"{different}; no single column identifies a row"
     else:
         why = f"no column is an identifier; {different}; where they are edited, the row looks new"
     return best, Guess("key", ", ".join(part.name for part in best), "unsure", why)
@@ -412,17 +415,19 @@ def _is_id(column: Column) -> bool:
 
 def _single(column: Column) -> Guess:
     if column.is_counting:
-        why = f'the values of "{column.name}" are all different, but they count the rows: are they the partner\'s, for life?'
+        why = (
+            f'the values of "{column.name}" are all different, but they only number the rows: does the partner ever change them?'
+        )
         return Guess("key", column.name, "unsure", why)
-    why = f'all {len(column.cells):,} values of "{column.name}" are there and different'
+    why = f'all {len(column.cells):,} values of "{column.name}" are filled and different'
     if column.urls:
-        why = f"{why}; no identifier is: an address that changes makes the row look new"
+        why = f"{why}; no other column is an identifier: if an address changes, the row looks new"
     is_sure = len(column.cells) >= 3 and Role.ID in column.roles and not column.urls
     return Guess("key", column.name, "sure" if is_sure else "unsure", why)
 
 
 def _grown(parts: tuple[Column, ...], played: Mapping[Role, Column], rows: Sequence[int]) -> tuple[Column, ...]:
-    """Add one distinguishing column after the other, as long as the next makes more rows differ."""
+    """Extend a key by one distinguishing column at a time, while that makes more rows differ."""
     for role in _DISTINGUISHING:
         if role in played and len(parts) < _MOST_PARTS:
             longer = (*parts, played[role])
@@ -431,7 +436,7 @@ def _grown(parts: tuple[Column, ...], played: Mapping[Role, Column], rows: Seque
 
 
 def _clashes(parts: Sequence[Column], rows: Sequence[int]) -> int:
-    """Return how many rows share their key with an earlier one."""
+    """Return how many rows have the same key as an earlier row."""
     return len(rows) - len({tuple(part.cells[row].strip() for part in parts) for row in rows})
 
 
@@ -440,7 +445,7 @@ _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
 
 @dataclass(frozen=True, slots=True)
 class ZoneGuess:
-    """The zone that a sample speaks for, "" for none; `by_country` the zones of a column's countries, where they are several."""
+    """The guessed zone of a sample, "" if unknown. `by_country`: the zones of several countries in a column."""
 
     zone: str
     column: str
@@ -449,20 +454,18 @@ class ZoneGuess:
     by_country: Mapping[str, str] = field(default_factory=dict)
 
 
-UNKNOWN = ZoneGuess(
-    "", "", "unsure", "nothing tells the time zone: put the one whose clocks the partner means, such as Europe/Lisbon"
-)
+UNKNOWN = ZoneGuess("", "", "unsure", "the file does not say the time zone: write the partner's zone, such as Europe/Lisbon")
 
 
 def guess_zone(roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
-    """Return the zone that the countries of the rows speak for, or else their cities."""
+    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days."""
     by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
     by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    return by_country or by_city or UNKNOWN
+    return by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None) or UNKNOWN
 
 
 def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the fewest languages in which most of a column's texts are countries, and the codes of those that are."""
+    """Return the fewest languages in which most texts of a column are names of countries, and the codes of those names."""
     best: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
     for languages in (("en",), ("en", LOCAL), *(("en", language) for language in LANGUAGES[1:])):
         codes = country_codes(languages)
@@ -497,9 +500,19 @@ def _by_city(column: Column) -> ZoneGuess | None:
     return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
 
 
+def _by_language(column: Column) -> ZoneGuess | None:
+    languages = {way.locale for way in column.times.ways if way.locale} if column.times else set()
+    language = languages.pop() if len(languages) == 1 else "en"
+    zone = _countries().get(get_global("likely_subtags").get(language, "").rpartition("_")[2])
+    if zone is None or language == "en":
+        return None
+    why = f'only the language of the days in "{column.name}", {Locale(language).english_name}, suggests it'
+    return ZoneGuess(zone, column.name, "unsure", f"{why}: write the partner's zone")
+
+
 @lru_cache(maxsize=1)
 def _countries() -> Mapping[str, str]:
-    """Return the zone of each whole country, or of all of it but some islands, by its code; none for one of several."""
+    """Return the zone of each country that has a single zone (apart from islands), by country code."""
     zones: dict[str, list[str]] = {}
     main: dict[str, str] = {}
     for line in zone_table("zone.tab"):
@@ -512,7 +525,7 @@ def _countries() -> Mapping[str, str]:
 
 @lru_cache(maxsize=1)
 def _cities() -> Mapping[str, str]:
-    """Return the zones that are called after a city, by its names in many languages; names of two cities are left out."""
+    """Return the zones named after a city, by the city's names in many languages; ambiguous names are left out."""
     found: dict[str, set[str]] = {}
     for zone in {line.split("\t")[2] for line in zone_table("zone.tab")}:
         names = [Locale.parse(language).time_zones.get(zone, {}).get("city") for language in LANGUAGES]

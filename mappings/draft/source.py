@@ -1,7 +1,7 @@
-"""How a partner's file is read, guessed from its first bytes: the `source` block of a first mapping.
+"""Guesses how to read a partner's file from its first bytes: the `source` block of a first mapping file.
 
-charset-normalizer guesses the encoding; what it lacks is added here: the code pages that partners' programs really write,
-Western European texts of few accents, and East Asian files in which a few places are broken.
+charset-normalizer detects the encoding. It misses code pages that spreadsheet programs write, Western European texts with few
+accents, and East Asian files with a few broken bytes; this module adds those.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from mappings.errors import ConfigError
 
 _PLACES = {"google_sheets": "spreadsheet", "salesforce": "object"}
 HEAD_BYTES = 8 * 1024 * 1024
-"""So much of a file is looked at."""
+"""How many bytes of a file are examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGuess:
-    """The settings of a `source` block beside its place, and why each was chosen. `is_sure` is about the encoding.
+    """The settings of a `source` block except its place, and the evidence of each. `is_sure`: the encoding is certain.
 
-    `lists`: the columns whose cells are lists, and what stands between their texts, where the source says so; `choices`: the
-    texts that it allows in a column.
+    `lists`: the separators of columns with lists; `choices`: the texts allowed in a column, if the source says so.
     """
 
     settings: Mapping[str, Any]
@@ -46,33 +45,33 @@ class SourceGuess:
 
     @property
     def kind(self) -> str:
-        """The kind of source."""
         return str(self.settings["kind"])
 
     def block(self, place: str) -> dict[str, Any]:
-        """Return the whole block, in the order in which it is written."""
+        """Return the whole `source` block, in the order in which it is written."""
         return {"kind": self.kind, _PLACES.get(self.kind, "path"): place, **self.settings}
 
     def plus(self, name: str, value: object, why: str) -> SourceGuess:
-        """Return the guess with one more setting."""
+        """Return a copy with one more setting."""
         return replace(self, settings={**self.settings, name: value}, why={**self.why, name: why})
 
     def guesses(self) -> Iterator[Guess]:
-        """Yield what was guessed, for the report."""
+        """Yield each setting as a Guess."""
         for name, why in self.why.items():
             if why and name in self.settings:
                 yield Guess(f"source.{name}", "", "sure" if self.is_sure or name != "encoding" else "likely", why)
 
 
 def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
-    """Return how a file is read; `is_whole`: these first bytes are all of it.
+    """Guess how to read a file. `is_whole`: `content` is the complete file.
 
     Raises:
-        ConfigError: it is of a kind that nothing here reads.
+        ConfigError: the file is of an unsupported kind.
     """
     begin = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
     suffix = PurePath(name.casefold()).suffix
-    if begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}:
+    is_old_workbook = begin.startswith(b"\xd0\xcf\x11\xe0")  # or one with a password: the reader says so
+    if is_old_workbook or (begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}):
         return SourceGuess({"kind": "xlsx"}, {"kind": "the first sheet; name another with `sheet`"})
     if begin.startswith(b"BEGIN:VCALENDAR"):
         return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
@@ -88,7 +87,7 @@ _MARKS = ("; ", " | ", ", ", " / ")
 
 
 def join_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> SourceGuess:
-    """Return the guess with the columns whose cells are lists of plain texts joined, or itself where there are none."""
+    """Return the guess with a `join_lists` setting for each column whose cells are lists of texts."""
     if guess.kind not in {"json", "ndjson", "xml"}:
         return guess
     lists = {name: found for name in columns if (found := [*_plain_lists(row.get(name, "") for row in rows)])}
@@ -97,7 +96,7 @@ def join_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mappin
 
 
 def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the cells that are JSON arrays of texts."""
+    """Yield the cells that are JSON arrays of texts, parsed."""
     for cell in cells:
         if cell.startswith("[") and cell.endswith("]"):
             found = _parse_json(cell)
@@ -106,12 +105,12 @@ def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _mark_between(lists: Sequence[Sequence[str]]) -> str:
-    """Return what can stand between the items because it stands in none of them."""
+    """Return a separator that occurs in no item, "" if there is none."""
     return next((mark for mark in _MARKS if not any(mark.strip() in item for items in lists for item in items)), "")
 
 
 def _parse_json(text: str) -> object:
-    """Return what a text is as JSON, None where it is none."""
+    """Return a text parsed as JSON, None if it is not JSON."""
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(text)
     return None
@@ -121,7 +120,7 @@ def _guess_json(content: bytes, *, is_whole: bool) -> SourceGuess:
     text = content.decode("utf-8-sig", "replace")
     lines = [line for line in text.splitlines() if line.strip()][: 3 if is_whole else 2]
     if len(lines) > 1 and all(isinstance(_parse_json(line), dict) for line in lines):
-        return SourceGuess({"kind": "ndjson"}, {"kind": "an object stands on each line"})
+        return SourceGuess({"kind": "ndjson"}, {"kind": "each line is an object"})
     arrays = dict(_arrays(_parse_json(text), ""))
     way = max(arrays, key=lambda each: (arrays[each], -len(each)), default="")
     if way:
@@ -130,7 +129,7 @@ def _guess_json(content: bytes, *, is_whole: bool) -> SourceGuess:
 
 
 def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield the way to each array of objects, and its length."""
+    """Yield the path and the length of each array of objects."""
     if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
         yield way, len(node)
     if isinstance(node, dict) and depth < 6:
@@ -141,17 +140,17 @@ def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]
 def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     text = content.decode(guess_encoding(content, is_whole=is_whole)[0], "replace")
     if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
-        hint = "the address may ask for a login, or lead to a page about the data"
+        hint = "download the file itself; its address may ask for a login"
         raise ConfigError(f"{name} is a web page, not rows", hint=hint)
     element, count = _repeated_element(text)
     if not element:
-        hint = "which one is an event? Write the mapping by hand"
-        raise ConfigError(f"no element stands several times in {name}", hint=hint)
-    return SourceGuess({"kind": "xml", "records": element}, {"records": f"stands {count:,} times in what was looked at"})
+        hint = "write the mapping by hand, with the element of an event in `source.records`"
+        raise ConfigError(f"{name} has no repeated element", hint=hint)
+    return SourceGuess({"kind": "xml", "records": element}, {"records": f"occurs {count:,} times in the sample"})
 
 
 def _repeated_element(text: str) -> tuple[str, int]:
-    """Return the way to the element nearest the root that stands several times and has elements inside, and how often."""
+    """Return the path and count of the repeated element nearest the root that contains other elements."""
     counts: Counter[tuple[str, ...]] = Counter()
     parents: set[tuple[str, ...]] = set()
     way: list[str] = []
@@ -174,18 +173,18 @@ def _repeated_element(text: str) -> tuple[str, int]:
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _WIDE = ("cp932", "cp949", "gb18030", "big5")
 _LIKELY = ("windows-1252", "windows-1250", *_WIDE, "windows-1251", "iso-8859-2", "koi8-r")
-"""The encodings that files are in; a later standard's Shift-JIS makes another letter of 髙, silently."""
+"""The encodings to try. Later standards of Shift-JIS are excluded: they decode 髙 as another letter."""
 _CYRILLIC = ("windows-1251", "koi8-r")
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
 _NO_TEXT = re.compile("[\uf8f0-\uf8f3]")
-"""Python's cp932 makes private letters of bytes that stand for nothing."""
+"""Private-use letters that Python's cp932 makes of bytes without a meaning."""
 _EAST_ASIAN_WORD = re.compile("[\u3041-\u30fe\u3005\u4e00-\u9fff\uac00-\ud7a3]{2,}")
 _FIRST_BYTES = 256 * 1024
 
 
 def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
-    """Return an encoding, why, and whether that is proof: bytes that decode as UTF-8 are UTF-8, others are only likely."""
+    """Return an encoding, the evidence, and whether it is certain: UTF-8 that decodes is certain, anything else is likely."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding, "the file begins with a byte order mark", True
@@ -195,22 +194,22 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     is_western = _reads_western(first)
     name = _best_encoding(first)
     if name in _WIDE and not is_western and _decodes(head, name, is_whole=is_whole):
-        return name, f"every byte is text in {name}, and reads as such", False
+        return name, f"every byte is text in {name}, and the text looks right", False
     cells = [cell for cell in re.split(rb"[\n;,\t]", first) if not cell.isascii()]
     for wide in ("utf-8", *(() if is_western else _WIDE)):
         good = [cell for cell in cells if _decodes(cell, wide, is_whole=True)]
         bad = len(cells) - len(good)
         if 0 < bad <= max(1, len(cells) // 10) < len(cells) and wide in ("utf-8", _best_encoding(b"\n".join(good))):
-            return wide, f"all cells but {bad} are text in {wide}: what stands there must be mended at the source", False
+            return wide, f"all cells but {bad} decode as {wide}: those must be corrected at the source", False
     if is_western and name not in _CYRILLIC:
         name = "windows-1252"
     fitting = (one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole))
     chosen = next(fitting, "windows-1252")
-    return chosen, f"the bytes are no UTF-8 and look like {chosen}: compare letters with accents", False
+    return chosen, f"the bytes are not UTF-8 and look like {chosen}: check the letters with accents", False
 
 
 def _best_encoding(content: bytes) -> str:
-    """Return the encoding that charset-normalizer finds, "" if none; an East Asian one only for texts of East Asian words."""
+    """Return the encoding that charset-normalizer detects, "" if none; an East Asian one only for East Asian words."""
     names = {codecs.lookup(name).name.replace("-", "_"): name for name in _LIKELY}
     best = from_bytes(content, cp_isolation=list(names)).best()
     name = "" if best is None else names.get(best.encoding, "")
@@ -230,9 +229,10 @@ def _decodes(content: bytes, encoding: str, *, is_whole: bool) -> bool:
 
 
 def _reads_western(content: bytes) -> bool:
-    """Return whether every byte beyond ASCII is a letter or a sign that Western European texts use.
+    """Return whether every byte beyond ASCII decodes to a letter or sign of Western European texts.
 
-    A few bytes may be any code page. No Western word has four such letters in a row; nearly every Cyrillic or Greek one has.
+    A few bytes may fit any code page. A Western word never has four such letters in a row; nearly every Cyrillic or Greek word
+    has.
     """
     try:
         text = content.decode("windows-1252")
@@ -280,7 +280,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _evenness(rows: Sequence[Sequence[str]]) -> float:
-    """Rate a delimiter: rows equally wide and wider than one cell speak for it; a few cells more speak a little louder."""
+    """Rate a delimiter by the share of rows with the usual number of cells; more cells count a little more."""
     widths = _widths(rows)
     if not widths:
         return 0.0
@@ -289,7 +289,7 @@ def _evenness(rows: Sequence[Sequence[str]]) -> float:
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:
-    """Return the first row that has as many filled cells as a header of this file needs."""
+    """Return the number of the first row that is wide enough to be the header."""
     usual = Counter(_widths(rows)).most_common(1)
     width = usual[0][0] if usual else 0
     for position, cells in enumerate(rows, start=1):

@@ -1,4 +1,4 @@
-"""Formats of dates and times found by evidence: those that read the most cells of a column, by the steps' own readers."""
+"""Finds the formats of dates and times that read the most cells of a column, with the same parsers as the steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CLOCKS = (
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
 _NO_CLOCK = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?\Z")
-"""What databases write behind a day that has no time."""
+"""A time of midnight that databases append to a day without a time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
 _MOST_FORMATS = 5
@@ -48,18 +48,23 @@ _DISTINCT = 500
 _LONGEST = 200
 _ENOUGH = 0.6
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
-"""What may stand between the days of a list; which of them do is what the cells show."""
+"""Possible separators between the days of a list."""
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
+_ALL_DAY = (
+    *("all day", "all-day", "ganztägig", "ganztags", "toute la journée", "todo el día", "todo o dia", "o dia todo"),
+    *("dia inteiro", "tutto il giorno", "cały dzień", "całodniowe", "hele dag", "de hele dag", "celý den", "hela dagen"),
+    *("hele dagen", "koko päivän", "終日", "종일", "全天", "весь день", "tüm gün"),
+)
+"""Texts in columns of times that mean all day."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeForm:
-    """One way to read a cell: the step `kind`, its format (none for clocks in words) in one language, and its reader.
+    """One way to parse a cell: the step `kind`, its format and language, and its parser. `format` is None for clocks in words.
 
-    `kind`: `date`, `datetime`, `moment` (with an offset), `time`; `clock`, `clock_range`; `dates` (cut apart `by` these
-    texts), `date_range`. `locale`: "" for English. `order`: `day` or `month`, whichever of two numbers comes first; "" where
-    nothing can be confused.
+    `kind`: `date`, `datetime`, `moment` (with an offset), `time`, `clock`, `clock_range`, `dates` (split `by` these texts) or
+    `date_range`. `locale`: "" for English. `order`: `day` or `month`, the first of two numbers; "" if unambiguous.
     """
 
     kind: str
@@ -71,11 +76,11 @@ class TimeForm:
 
     @property
     def sort(self) -> str:
-        """What may stand in one column: times of day, moments or days."""
+        """The sort of value, which may not be mixed in a column: times of day, moments or days."""
         return "clock" if self.kind in _TIMES_OF_DAY else "moment" if self.kind == "moment" else "day"
 
     def fits(self, text: str) -> bool:
-        """Return whether the whole text is a real date or time, or several, when read so."""
+        """Return whether this form parses the whole text to a real date or time, or several."""
         try:
             return self.read(text) is not None
         except NotRealError:
@@ -83,7 +88,7 @@ class TimeForm:
 
 
 def _forms_of_one(texts: Sequence[str]) -> Iterator[TimeForm]:
-    """Yield the formats of one day or time that fit at least one of these texts."""
+    """Yield the formats of a single date or time that fit at least one of these texts."""
     return (form for form in _candidates(texts[:_PROBED]) if any(map(form.fits, texts)))
 
 
@@ -109,7 +114,7 @@ def _form(kind: str, spelling: str, locale: str = "en") -> TimeForm:
 
 
 def _forms_of_lists(texts: Sequence[str]) -> Iterator[TimeForm]:
-    """Yield the formats in which at least one of these texts is a list of days."""
+    """Yield the formats of lists of days that fit at least one of these texts."""
     marks = tuple(mark for mark in _SEPARATORS if any(mark in text for text in texts))
     # A comma may also stand inside a day: May 3, 2027; May 4, 2027.
     for by in filter(None, dict.fromkeys((marks, tuple(mark for mark in marks if mark != ",")))):
@@ -132,7 +137,7 @@ def _list_reader(day: TimeForm, whole: Format, by: tuple[str, ...]) -> Callable[
 
 
 def _forms_of_ranges(texts: Sequence[str]) -> Iterator[TimeForm]:
-    """Yield the formats in which at least one of these texts is a range of days."""
+    """Yield the formats of ranges of days that fit at least one of these texts."""
     ends = [text[cut.end() :] for text in texts if len(text) <= _LONGEST for cut in _BETWEEN_DAYS.finditer(text)]
     for day, whole in _days(ends):
         span = span_format(whole, day.locale or "en")
@@ -152,7 +157,7 @@ def _parts(text: str, by: tuple[str, ...]) -> list[str]:
 
 
 def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
-    """Yield the step for times that no single format reads (19 Uhr 30, kl. 19), or for beginnings and ends (7-9pm)."""
+    """Yield the step for times that no single format parses (19 Uhr 30, kl. 19), or for ranges of them (7-9pm)."""
     form = TimeForm("clock", read_clock_span)
     spans = [read_clock_span(text) for text in texts if form.fits(text)]
     if spans:
@@ -161,7 +166,7 @@ def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpelling:
-    """How dates or times are written: the formats that one step can try, the commonest first. `locale`: "" for English."""
+    """The formats that one step tries, the most frequent first. `locale`: "" for English."""
 
     kind: str
     formats: tuple[str, ...]
@@ -171,10 +176,11 @@ class TimeSpelling:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTimes:
-    """What a column's cells say about dates or times: `fitting` of its `filled` cells fit one of `ways`.
+    """The formats of a column's dates or times: `fitting` of its `filled` cells fit one of `ways`.
 
-    `order` is the order of day and month where it matters (`day` or `month`), `proving` how many cells prove it: none means
-    that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing.
+    `order`: the order of day and month (`day` or `month` first), "" if unambiguous. `proving`: how many cells prove that order;
+    with 0 the other order fits as well. `odd`: the first cells that fit no format; `all_day`: texts among times that mean all
+    day, which count as fitting.
     """
 
     ways: tuple[TimeSpelling, ...]
@@ -183,46 +189,49 @@ class ColumnTimes:
     order: str = ""
     proving: int = 0
     odd: tuple[str, ...] = ()
+    all_day: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
-        """The part of the filled cells that fit, 0 to 1."""
+        """The share of the filled cells that fit, 0 to 1."""
         return self.fitting / self.filled if self.filled else 0.0
 
     @property
     def kind(self) -> str:
-        """What most cells hold, as the step that reads them."""
+        """The name of the step that reads most cells."""
         return self.ways[0].kind
 
     @property
     def is_range(self) -> bool:
-        """True where cells say when something begins and when it ends."""
+        """Whether the cells give a start and an end."""
         return self.kind == "clock_range"
 
     @property
     def is_ambiguous(self) -> bool:
-        """True where nothing says which of two numbers is the day."""
+        """Whether no cell shows which of two numbers is the day."""
         return bool(self.order) and not self.proving
 
     @property
     def unfitting(self) -> TimeSpelling:
-        """A spelling that fits no cell whose order of day and month is open."""
+        """A format that fits no cell, for a draft whose order of day and month is left to the author."""
         by = self.ways[0].by
         return TimeSpelling("dates" if by else "date", ("%Y-%m-%d",), by=by)
 
     def in_other_order(self) -> ColumnTimes:
-        """Return the same cells read the other way round."""
+        """Return the same formats with day and month swapped."""
         ways = tuple(replace(way, formats=tuple(map(swapped, way.formats))) for way in self.ways)
         return replace(self, ways=ways, order="month" if self.order == "day" else "day")
 
     def in_order(self, order: str) -> ColumnTimes:
-        """Return what ambiguous cells say once it is known whether the day or the month comes first; "" is not known."""
+        """Return the formats for a known order of day and month; "" leaves an ambiguous order as it is."""
         return self.in_other_order() if self.is_ambiguous and order not in ("", self.order) else self
 
 
 def find_times(cells: Sequence[str]) -> ColumnTimes | None:
-    """Look at a column's filled cells; None where they are no dates or times."""
-    texts = [cell.strip() for cell in cells]
+    """Return the formats of a column's filled cells, None if they are not dates or times."""
+    stripped = [cell.strip() for cell in cells]
+    all_day = Counter(text for text in stripped if text.casefold() in _ALL_DAY)
+    texts = [text for text in stripped if text not in all_day]
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not with_digits or len(with_digits) < _ENOUGH * len(texts):
         return None
@@ -232,11 +241,15 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
             best = seen
         if best is not None and best.share == 1:
             break
-    return best if best is not None and best.share >= _ENOUGH else None
+    if best is None or best.share < _ENOUGH:
+        return None
+    if best.kind in _TIMES_OF_DAY:
+        return replace(best, fitting=best.fitting + all_day.total(), filled=len(stripped), all_day=tuple(all_day))
+    return replace(best, filled=len(stripped), odd=(*best.odd, *all_day)[:5])
 
 
 def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
-    """Yield what the cells say if each is one day or time, a list, a range, or in words."""
+    """Yield the best formats for single values, lists, ranges and times in words."""
     for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges, _clocks_in_words):
         yield _see(texts, find_forms)
 
@@ -255,18 +268,22 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     judging = chosen if proving or not order else forms
     fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
+    named = {form.locale for form in chosen if form.format and form.format.names}
+    language = named.pop() if len(named) == 1 else ""
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
-        together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
+        # Numbers are the same in each language: one step reads them and the names.
+        locale = form.locale if form.format and form.format.names else language
+        together.setdefault((form.kind, locale, form.by), []).append(form.format.spelling if form.format else "")
     ways = tuple(TimeSpelling(kind, tuple(formats), locale, by) for (kind, locale, by), formats in together.items())
     fitting = sum(count for text, count in counts.items() if fits[text])
     return ColumnTimes(ways, fitting, len(texts), order, proving, odd)
 
 
 def _order(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
-    """Return the order of day and month, and how many cells prove it: those that only one order can read.
+    """Return the order of day and month, and how many cells prove it, that is, fit one order only.
 
-    Cells that prove both are no proof of either.
+    If cells prove both orders, neither counts as proved.
     """
     proofs = {"day": 0, "month": 0}
     for text in distinct:
@@ -278,7 +295,7 @@ def _order(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[s
 
 
 def _choose(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> list[TimeForm]:
-    """Return formats until all cells fit or nothing more does, the one with the most cells first."""
+    """Return formats until all cells fit or no format adds cells, the one with the most cells first."""
     fitting = {form: {text for text in distinct if form.fits(text)} for form in forms}
     left, chosen = set(distinct), list[TimeForm]()
     while len(chosen) < _MOST_FORMATS:

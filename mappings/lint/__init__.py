@@ -1,1 +1,1 @@
-"""What `eventsync check` warns of: mappings that load and are unwise, one module per subject."""
+"""Warnings of `eventsync check` about mapping files that load but are unwise or incomplete, one module per subject."""

@@ -1,6 +1,7 @@
-"""What a mapping must have beyond well-formed parts: required fields, known columns and fields, constants that the service takes.
+"""Mistakes that the types of a mapping file do not show: missing required fields, unknown columns and fields, refused
+constants.
 
-Most is found in the plain document, so that it is found even where some part is not well-formed.
+Most checks use the plain document, so that they work even if some part of it is malformed.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _SINGLE = re.compile(
     r"channelId|title|startAt|endAt|timezone|status|classifications(?:\[\d+\])?|locationName|coverImage"
     r"|offers\[\d+\]\.(?:name|url|availability)|approxLocation\.city\.(?:placeId|name|countryCode)"
 )
-"""The fields that the service spells out and that are no objects."""
+"""The fields of the spec that are not objects."""
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _MOST_VALUES = 10_000
 _MOST_LEVELS = 120
-"""So much may stand in a named value, with what it uses: a chain of names is as deep as a value that is written out."""
+"""How deep a named value may nest, counting the named values that it uses."""
 
 
 def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[MappingProblem]:
-    """Yield what the service would refuse in every row."""
+    """Yield the required fields that are missing, and the constants that the service would refuse in every row."""
     event = document.get("event")
     if not isinstance(event, dict):
         return
@@ -46,7 +47,7 @@ def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> I
 
 
 def find_endless_names(let: object) -> Iterator[MappingProblem]:
-    """Yield the named values that need themselves, and those that grow too large once what they use is put in its place."""
+    """Yield the named values that use themselves, or grow too large once their references are replaced."""
     values = let if isinstance(let, dict) else {}
     parts = {name: [(len(loc) + 1, node) for loc, node in walk(value)] for name, value in values.items()}
     uses = {
@@ -60,7 +61,7 @@ def find_endless_names(let: object) -> Iterator[MappingProblem]:
         except CycleError as error:
             circle = error.args[1][::-1]
             shown = " -> ".join(f"${name}" for name in circle)
-            yield MappingProblem(("let", circle[0]), f"the named values go in a circle: {shown}")
+            yield MappingProblem(("let", circle[0]), f"the named values refer to each other in a circle: {shown}")
             uses[circle[0]] = []
     sizes: dict[str, tuple[int, int]] = {}
     for name in names:
@@ -70,18 +71,18 @@ def find_endless_names(let: object) -> Iterator[MappingProblem]:
         is_reported = any(sizes[used][0] > _MOST_VALUES or sizes[used][1] > _MOST_LEVELS for _, used in uses[name])
         if (size > _MOST_VALUES or depth > _MOST_LEVELS) and not is_reported:
             message = f"the named values used here repeat each other more than {_MOST_VALUES:,} times, or nest too deeply"
-            yield MappingProblem(("let", name), message, "name fewer values one by means of the other")
+            yield MappingProblem(("let", name), message, "let fewer named values refer to each other")
 
 
 def item_names(document: object) -> frozenset[str]:
-    """Return what the items of all lists are called that a document goes through with `for_each`."""
+    """Return the item names of all `for_each` lists in a document."""
     called = [node.get("as") for _, node in walk(document) if isinstance(node, dict) and "for_each" in node]
     names = [name for one in called for name in (one if isinstance(one, list) else [one])]
     return frozenset(name for name in names if isinstance(name, str))
 
 
 def _gives(name: str, value: object, path: str, tables: Mapping[str, Table]) -> bool:
-    """Return whether the field `name` with this value may fill `path`, as far as the file shows."""
+    """Return whether the field `name` with this value may fill `path`."""
     if name == path:
         return True
     if not path.startswith(f"{name}."):
@@ -109,12 +110,12 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProble
                 yield from _bad_constants(inner, f"{path}.{name}" if path else name, (*loc, name))
         elif value and not any(word in value for word in COMPANIONS):
             name = next(iter(value))
-            hint = did_you_mean(name, MARKERS) or f"{path} is no object: write one of {', '.join(MARKERS)}"
+            hint = did_you_mean(name, MARKERS) or f"{path} is not an object: write one of {', '.join(MARKERS)}"
             yield MappingProblem((*loc, name), f'unknown value "{name}"', hint)
 
 
 def _refused(text: str, path: str, loc: Loc) -> Iterator[MappingProblem]:
-    """Yield that the service would not accept a constant, put where it stands in an event."""
+    """Yield a problem if the service would refuse a constant in a field of the event."""
     if text.startswith("$") or not _CHECKED.search(path):
         return
     event: Any = int(text) if text.isdigit() and path in {"channelId", "coverImage"} else text
@@ -131,24 +132,24 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     "approxLocation.city": tuple(City.__annotations__),
     "offers": tuple(Offer.__annotations__),
 }
-"""The names that the spec spells out, by the object, or the list of objects, that they stand in."""
+"""The field names of the spec, by the path of their object or list of objects."""
 _ENTRY_WORDS = {"offers": ("when", "require")}
-"""The keys of an object in a list that are no fields of it."""
-_IN_AN_OBJECT = "one text belongs into approxLocation.city.placeId; a lookup with several result columns gives an object"
+"""Keys of a list entry that are not fields of the event."""
+_IN_AN_OBJECT = "a text alone belongs in approxLocation.city.placeId; a lookup with several result columns gives an object"
 _IN_OFFERS = "write each offer as an object: [{name: ..., url: ...}]; of a list in a cell, for_each gives one for each item"
 _TAKEN = {
     "approxLocation": ("an object", _IN_AN_OBJECT),
     "approxLocation.city": ("an object", _IN_AN_OBJECT),
     "offers": ("a list of objects", _IN_OFFERS),
 }
-"""What the service takes in a field, and what to do."""
+"""The kind of value that the service takes in a field, and the hint for other kinds."""
 _ONE = {"string": "a text", "boolean": "yes or no", "object": "an object", "array": "a list"}
 _SEVERAL = {"string": "texts", "boolean": "yes and no", "object": "objects", "array": "lists"}
 
 
 def find_misfit_fields(mapping: FeedMapping) -> Iterator[MappingProblem]:
-    """Yield each field of the event that is neither spelt out nor declared, or that gives another kind of thing than is taken;
-    and each declared one that no event has.
+    """Yield each field of the event that is neither in the spec nor in `extra`, or gives the wrong kind of value; and each
+    entry of `extra` that no event has.
     """
     sent = outgoing_of(mapping)
     yield from _inside(mapping.event, sent, "", ("event",), mapping.extra)
@@ -163,7 +164,7 @@ def find_misfit_fields(mapping: FeedMapping) -> Iterator[MappingProblem]:
 
 
 def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[MappingProblem]:
-    """Look through what a value gives: objects, lists of them, and what a lookup puts in an object's place."""
+    """Check the value at a path: an object, a list of objects, or what a lookup returns in their place."""
     match value:
         case Fields():
             for dotted, inner in value.root.items():
@@ -181,7 +182,7 @@ def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str,
 
 
 def _field(dotted: str, value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[MappingProblem]:
-    """Look at a field, its name dotted or not, in the object at `path`."""
+    """Check a field, whose name may be dotted, in the object at `path`."""
     for name in dotted.split("."):
         problems = list(_unknown(name, path, loc, extra))
         if problems:
@@ -204,25 +205,25 @@ def _unknown(name: str, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator
 
 
 def _other_kind(sent: Outgoing, path: str, loc: Loc) -> Iterator[MappingProblem]:
-    """Yield that another thing would be sent in every row in the place of an object, or of a list of objects."""
+    """Yield a problem if a mapping gives another kind of value where the service takes an object or a list of objects."""
     if path not in _TAKEN or sent.kind is None:
         return
     taken, hint = _TAKEN[path]
     given = _ONE.get(sent.kind, "a number")
     if sent.kind == "array":
-        item = "string" if sent.item is None else sent.item.kind  # nothing but steps makes texts
+        item = "string" if sent.item is None else sent.item.kind  # only steps produce texts
         given = f"a list of {_SEVERAL.get(item, 'numbers')}" if item else taken
     if given != taken:
         yield MappingProblem(loc, f"{path} is {taken}, and this gives {given}", hint)
 
 
 def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
-    """Yield what the kind of source cannot do, and each of the `columns` read that `write_back` writes into."""
+    """Yield settings that the kind of source does not support, and read columns that `write_back` overwrites."""
     source = mapping.source
     is_probed = mapping.schedule is not None and mapping.schedule.look_every_s is not None
     if is_probed and not isinstance(source, FileSource | GoogleSheetsSource):
-        message = f"a source of kind {source.kind} cannot be looked at without reading it"
-        yield MappingProblem(("schedule", "look_every"), message, "write cron, as often as it may be asked")
+        message = f"a source of kind {source.kind} cannot be checked for changes without reading it"
+        yield MappingProblem(("schedule", "look_every"), message, "write cron instead")
     if isinstance(source, GoogleSheetsSource) and source.write_back:
         for name in source.write_back.names:
             if name in columns:
@@ -233,10 +234,11 @@ def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> It
 def find_missing_columns(
     document: Mapping[str, Any], missing: Collection[str], nearest: Mapping[str, str], source: str
 ) -> Iterator[MappingProblem]:
-    """Yield each place that names a missing column; `nearest` are columns of the source that are spelt alike."""
+    """Yield a problem for each use of a missing column. `nearest`: the source's most similar column names."""
     for name in missing:
         near = nearest.get(name)
-        hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner leaves it out at times"
+        renamed = "write its new name, if the partner renamed it; add it to `optional` in the source, if it is sometimes missing"
+        hint = f'did you mean "{near}"?' if near else renamed
         hint = NO_LINKS if near and name == f"{near}{LINK}" else hint
         for loc in _places_of_column(document, name):
             yield MappingProblem(loc, f'{source} has no column "{name}"', hint)

@@ -1,7 +1,6 @@
-"""What a mapping file may do and had better not: values without effect, rules never reached, keys that change, unused
-rows of lists.
+"""Warnings about mapping files that load: values without effect, rules never reached, keys that may change, unused lookup rows.
 
-Most is found in the plain document, so that it is found even where some part is not well-formed.
+Most checks use the plain document, so that they work even if some part of it is malformed.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from mappings.spec.values import MARKERS, Test, TestName
 from mappings.steps.lookups import Map, places_met
 
 FILL_IN = "fill-in"
-"""Stands for a text that only the author can know: a channel, a classification, a place."""
+"""The placeholder in drafts for a text that only the author knows: a channel, a classification, a place."""
 FILL_IN_NAME = "fill_in_"
-"""A named value that begins so stands for something that had to have some value."""
+"""The prefix of a named value in drafts whose value is only a guess."""
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
@@ -30,20 +29,20 @@ _SECRET = re.compile(
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
 _CASES = {"lower": str.lower, "upper": str.upper}
 _FILL_IN_HINTS = {
-    "channel": "put the slug of one of your channels: `eventsync check --live` names them",
-    "placeId": "put the place's identifier as the service knows it",
-    "classifications": "put a slug of the service's list: `eventsync check --live` names them",
+    "channel": "write the slug of one of your channels: `eventsync check --live` lists them",
+    "placeId": "write the identifier that the service has for the place",
+    "classifications": "write a slug of the service's list: `eventsync check --live` shows it",
 }
 
 
 def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
-    """Yield what is unwise in a file, well-formed or not: rules, values and names that do not do what they seem to."""
+    """Yield warnings about a document, well-formed or not: rules, values and names without the apparent effect."""
     rules = document.get("rows")
     yield from _unreachable_rules(rules if isinstance(rules, list) else [])
     for loc, node in walk(document.get("source"), ("source",)):
         if isinstance(node, str) and _SECRET.search(node):
-            hint = "everybody who reads this file can use it: ask for an address that needs none, or fetch the file beforehand"
-            yield MappingProblem(loc, "a secret stands in this address", hint)
+            hint = "anyone who reads this file can use it: ask for an address without one, or fetch the file beforehand"
+            yield MappingProblem(loc, "this address contains a secret", hint)
     yield from _unused_names(document)
     for part in ("let", "event"):
         for loc, node in walk(document.get(part), (part,)):
@@ -53,7 +52,7 @@ def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
 
 
 def without_secrets(text: str) -> str:
-    """Return a line as it may be shown: a password or a token in an address is starred out."""
+    """Return a line for display, with passwords and tokens in addresses replaced by `***`."""
     return _SECRET.sub(lambda found: f"{found['before'] or found['name']}***{found['after'] or ''}", text)
 
 
@@ -67,7 +66,7 @@ def _unused_names(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
         if name not in used:
             near = did_you_mean(name, [other for other in used if other not in let])
             meant = near.replace("did you mean", "is it meant by").replace('"', '"$', 1)
-            hint = meant or f"write ${name} where it is meant, or drop it"
+            hint = meant or f"write ${name} where it belongs, or remove it"
             yield MappingProblem(("let", name), f'nothing uses the named value "{name}"', hint)
 
 
@@ -77,13 +76,13 @@ def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:
     if places:
         count = f"{len(places)} values are" if len(places) > 1 else "a value is"
         hints = (_FILL_IN_HINTS[str(part)] for part in reversed(places[0]) if part in _FILL_IN_HINTS)
-        hint = next(hints, "only you can know what belongs there")
+        hint = next(hints, "write what belongs there: the source does not say it")
         yield MappingProblem(places[0], f'{count} still to be filled in ("{FILL_IN}")', hint)
     for name in entries if loc == ("let",) else ():
         if str(name).startswith(FILL_IN_NAME):
             what = str(name).removeprefix(FILL_IN_NAME)
-            hint = f'put the right one for "{entries[name]}", and call it {what}'
-            yield MappingProblem((*loc, name), f"the {what} is still to be filled in", hint)
+            hint = f"replace {entries[name]} if it is wrong, and rename the key to {what}, also where ${name} is used"
+            yield MappingProblem((*loc, name), f"the {what} is a guess", hint)
 
 
 def _weak_block(block: Mapping[str, Any], loc: Loc) -> Iterator[MappingProblem]:
@@ -91,7 +90,7 @@ def _weak_block(block: Mapping[str, Any], loc: Loc) -> Iterator[MappingProblem]:
     if isinstance(choices, list):
         conditions = [one.get("when") if isinstance(one, dict) else None for one in choices]
         for later, earlier in _covered(conditions, lambda first, second: implies(second, first)):
-            message = f"this branch is never taken: whenever it would be, branch {earlier + 1} is"
+            message = f"this branch is never taken: branch {earlier + 1} takes all its rows"
             yield MappingProblem((*loc, "choose", later), message, "put the narrower condition first, or drop this branch")
     if isinstance(steps, list):
         yield from _weak_steps(steps, (*loc, "do"))
@@ -105,9 +104,9 @@ def _weak_formats(formats: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
         if not isinstance(spelling, str):
             continue
         if spelling in formats[:position]:
-            yield MappingProblem((*loc, position), f'the format "{spelling}" stands twice', "the second is never tried")
+            yield MappingProblem((*loc, position), f'the format "{spelling}" occurs twice', "the second is never tried")
         elif order_of(spelling) and (first := swapped(spelling)) in formats[:position]:
-            both = f'"{first}" and "{spelling}" both fit 03/04: the first wins, so the day and month of some rows change places'
+            both = f'"{first}" and "{spelling}" both fit 03/04: the first wins, so day and month of some rows are swapped'
             yield MappingProblem((*loc, position), both, "keep the one that the partner writes")
 
 
@@ -123,13 +122,13 @@ def _weak_steps(steps: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
         if name == "map" and case and isinstance(step, dict) and isinstance(step["map"], dict):
             for key in step["map"] if "case" not in step.get("ignore", ()) else ():
                 if (met := _CASES[case](key)) != key:
-                    message = f'"{key}" is never met: the step "{case}" comes before'
+                    message = f'"{key}" never matches: the step "{case}" comes before'
                     yield MappingProblem((*place, "map", key), message, f'write "{met}"')
         before, case = name, name if name in _CASES else case
 
 
 def order_of(spelling: str) -> str:
-    """Return `day` or `month` for a format of two numbers that could change places, "" for any other."""
+    """Return which comes first in a format with ambiguous numbers, `day` or `month`; "" for unambiguous formats."""
     day, month, year = (spelling.find(part) for part in ("%d", "%m", "%Y"))
     if day < 0 or month < 0 or -1 < year < min(day, month):
         return ""
@@ -137,7 +136,7 @@ def order_of(spelling: str) -> str:
 
 
 def swapped(spelling: str) -> str:
-    """Return a format with its day and month exchanged."""
+    """Return a format with day and month swapped."""
     return spelling.replace("%d", "\0").replace("%m", "%d").replace("\0", "%m")
 
 
@@ -148,14 +147,14 @@ _IMPLY_PRESENT = frozenset(Test.model_fields[name].alias or name for name in get
 def _unreachable_rules(rules: Sequence[Any]) -> Iterator[MappingProblem]:
     windows = [position for position, rule in enumerate(rules) if isinstance(rule, dict) and "window" in rule]
     for position in windows[1:]:
-        yield MappingProblem(("rows", position), "there is a window already", "only the first is looked at: make them one")
+        yield MappingProblem(("rows", position), "there is a window already", "only the first window is used: combine them")
     for later, earlier in _covered(rules, _takes_all):
-        message = f"this rule is never reached: rule {earlier + 1} has left out every row that it means"
+        message = f"this rule is never reached: rule {earlier + 1} leaves out every row that it matches"
         yield MappingProblem(("rows", later), message, "put the narrower rule first, or drop this one")
 
 
 def _covered(items: Sequence[Any], covers: Callable[[object, object], bool]) -> Iterator[tuple[int, int]]:
-    """Yield the place of each item that an earlier one covers, and the place of the first that does."""
+    """Yield the index of each item that an earlier item covers, and the index of that earlier item."""
     for later, item in enumerate(items):
         earlier = next((place for place in range(later) if covers(items[place], item)), None)
         if earlier is not None:
@@ -173,7 +172,7 @@ def _takes_all(earlier: object, later: object) -> bool:
 
 
 def implies(narrow: object, wide: object) -> bool:
-    """Return whether `wide` surely holds wherever `narrow` does: they are the same, or tests of one column or value."""
+    """Return whether `wide` certainly holds whenever `narrow` does: both are equal, or test the same column or value."""
     if not isinstance(narrow, dict) or not isinstance(wide, dict) or _subject(narrow) != _subject(wide):
         return False
     if narrow == wide:
@@ -189,7 +188,7 @@ def _subject(condition: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _texts(condition: Mapping[str, Any]) -> frozenset[str]:
-    """Return the texts that `equals` or `in` names; nothing where another text may be meant, or another test is beside."""
+    """Return the texts that `equals` or `in` compares with; empty if the condition has a reference or another test."""
     if condition.keys() - {*_SUBJECTS, "equals", "in", "ignore"} or {"equals", "in"} <= condition.keys():
         return frozenset()
     named = condition.get("equals", condition.get("in"))
@@ -203,15 +202,15 @@ _EDITED = ("title", "startAt", "endAt", "locationName")
 
 
 def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns: Mapping[str, str]) -> Iterator[MappingProblem]:
-    """Yield what is unwise in a mapping that may run: keys that partners edit, examples that prove nothing.
+    """Yield warnings about a mapping that may run: keys that partners edit, missing kinds of examples.
 
-    `columns`: all that the mapping reads; `field_columns`: the column of each field of the event that has one alone.
+    `columns`: all that the mapping reads; `field_columns`: the only column of each event field, if it has a single one.
     """
     for part in mapping.key_alternatives[0]:
         filled = [field for field in _EDITED if field_columns.get(field) == part.column]
         if filled:
             message = f'the key uses "{part.column}", which partners edit (it fills {filled[0]})'
-            yield MappingProblem(part.loc, message, "an edit makes the row look new: prefer an identifier that stays")
+            yield MappingProblem(part.loc, message, "an edit makes the row look new: prefer an identifier that never changes")
     if not mapping.examples:
         yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
     elif all(example.rejected is None for example in mapping.examples):
@@ -224,13 +223,13 @@ def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns:
 
 
 _ENOUGH = 10
-"""So many rows of the source for each row of a list: fewer do not show that a row of the list is not needed."""
+"""How many source rows per list entry are needed before an unused entry is reported."""
 _SHOWN = 3
 _Place = tuple[Loc, Mapping[str, Any]]
 
 
 class LookupUse:
-    """A copy of a mapping whose lookups note what they find, while its rows are mapped. Call `watch` at every step."""
+    """A copy of a mapping that records which lookup entries are used while its rows are mapped. Call `watch` at every step."""
 
     def __init__(self, mapping: FeedMapping) -> None:
         tables = {name: replace(table, met=set()) for name, table in mapping.tables.items()}
@@ -238,17 +237,16 @@ class LookupUse:
         self._reached: defaultdict[str, set[str]] = defaultdict(set)
 
     def watch(self, path: str, step: str, value: Any, _result: Any) -> None:
-        """Note what reaches the maps of a field, or of a named value."""
+        """Record the texts that reach the `map` steps of a field or named value."""
         if step == Map.name:
             self._reached[path].update(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
 
     def find_unasked(
         self, document: Mapping[str, Any], source: str, rows: int, shared: Collection[str]
     ) -> Iterator[MappingProblem]:
-        """Yield each list of the `document` with what none of so many rows of the source asked for.
+        """Yield each lookup list of the `document` that has entries which none of `rows` source rows used.
 
-        Nothing is said of files that are `shared` with other feeds: lookup files, as the mapping names them, and files that
-        it includes, by their paths.
+        Files that are `shared` with other feeds (lookup files by name, included files by path) are not reported.
         """
         places = [(loc, block) for loc, block in _blocks(document) if _included_from(block) not in shared]
         for loc, before, count, unasked in (*self._tables(places, shared), *self._maps(places)):
@@ -256,8 +254,8 @@ class LookupUse:
                 few = unasked if len(unasked) <= _SHOWN else [*unasked[: _SHOWN - 1], f"{len(unasked) - _SHOWN + 1} more"]
                 shown = " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))
                 them = "it" if len(unasked) == 1 else "them"
-                message = f"{before}{shown}: no row of {source} asks for {them}; {rows:,} rows looked at"
-                hint = "is it left over, or spelt otherwise than in the source? A source may also be without it for a season"
+                message = f"{before}{shown}: no row of {source} has {them}; {rows:,} rows were checked"
+                hint = "check the spelling, or remove what is no longer needed; the source may also lack it in this season only"
                 yield MappingProblem(loc, message, hint)
 
     def _tables(self, places: Sequence[_Place], shared: Collection[str]) -> Iterator[tuple[Loc, str, int, list[str]]]:
@@ -268,7 +266,7 @@ class LookupUse:
                 yield next(named, ("include",)), f"{name}:", len(table.rows), unasked
 
     def _maps(self, places: Sequence[_Place]) -> Iterator[tuple[Loc, str, int, list[str]]]:
-        found: dict[str, tuple[Loc, Map, set[str]]] = {}  # one list may stand in many places
+        found: dict[str, tuple[Loc, Map, set[str]]] = {}  # a list may be used in several places
         for loc, block in places:
             if _is_map(loc, block):
                 step = Map.model_validate(block)
@@ -283,7 +281,7 @@ class LookupUse:
 
 
 def has_lists(mapping: FeedMapping, document: Mapping[str, Any]) -> bool:
-    """Return whether a mapping has anything that may be asked."""
+    """Return whether a mapping has any lookup list."""
     return bool(mapping.tables) or any(_is_map(loc, block) for loc, block in _blocks(document))
 
 
@@ -293,7 +291,7 @@ def _blocks(document: Mapping[str, Any]) -> Iterator[_Place]:
 
 
 def _included_from(block: Mapping[str, Any]) -> str:
-    """Return the path of the included file that a part of a document was written in, "" for the feed's own."""
+    """Return the path of the included file that contains a block, "" for the feed's own file."""
     file = block.position.file if isinstance(block, Block) else None
     return "" if file is None else str(file.path)
 
@@ -303,7 +301,7 @@ def _is_map(loc: Loc, block: Mapping[str, Any]) -> bool:
 
 
 def _paths(loc: Loc) -> Iterator[str]:
-    """Yield each field, or named value, that a place in the file may belong to, as explanations spell them."""
+    """Yield the field paths or named values that a location may belong to, spelt as `explain` does."""
     path = "$" if loc[0] == "let" else ""
     for part in loc[1:]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path.strip("$") else part

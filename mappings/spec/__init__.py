@@ -1,4 +1,4 @@
-"""The mapping file as types: feed, source, values, conditions, rules, publishing policy.
+"""The mapping file as pydantic models: feed, source, values, conditions, rules, publishing policy.
 
-The docstrings of fields and models are the text of the reference pages and of the published JSON Schema.
+The docstrings of models and fields are the text of the reference pages and of the published JSON Schema.
 """

@@ -1,4 +1,4 @@
-"""The whole mapping file: key, event, examples; and when a feed runs and how far it may go by itself: schedule, brakes."""
+"""The whole mapping file: key, event, examples, schedule, brakes and publishing policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, matchin
 AnyRule = TypeVar("AnyRule", bound=Rule)
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
-"""As a cron line names them: months from 1, days of the week from 0."""
+"""The names of weekdays in a cron line, from 0."""
 _CRON_FIELDS = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -46,7 +46,7 @@ _DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEAST_LOOK_S = 30.0
 _MOST_IN_FLIGHT = 256
 AUTO_IN_FLIGHT = 32
-"""The most requests under way at once where the file names no number."""
+"""The maximum number of requests in flight if the file gives none."""
 
 
 def _parse_cron(text: str) -> str:
@@ -65,10 +65,10 @@ def _parse_cron(text: str) -> str:
 
 
 def cron_values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
-    """Return what a field of a cron line means; a range that ends before it begins goes on from the least: 22-6 is the night.
+    """Return the values of a field of a cron line. A range that ends before it begins wraps around: 22-6 is the night.
 
     Raises:
-        ValueError: it is no such field.
+        ValueError: it is not a valid field.
     """
     size, values = len(names) or most - least + 1, set[int]()
     for part in field.split(","):
@@ -102,7 +102,7 @@ def _in_flight(value: object) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_IN_FLIGHT):
-        raise mistake(f'"{value}" is no number of requests', f"write a whole number from 1 to {_MOST_IN_FLIGHT}, or auto")
+        raise mistake(f'"{value}" is not a number of requests', f"write a whole number from 1 to {_MOST_IN_FLIGHT}, or auto")
     return int(text)
 
 
@@ -115,7 +115,7 @@ Seconds = Annotated[float, PlainValidator(_seconds), WithJsonSchema({"type": "st
 def _look_every(value: object) -> float:
     length = _seconds(value)
     if length < _LEAST_LOOK_S:
-        raise mistake(f'"{value}" is too often to look at a source', "look every 30s at most; 5m is usual")
+        raise mistake(f'"{value}" is too short for checking a source', "check it every 30s at most; 5m is usual")
     return length
 
 
@@ -123,69 +123,70 @@ LookEvery = Annotated[float, PlainValidator(_look_every), WithJsonSchema({"type"
 
 
 class Schedule(Strict):
-    """When the feed runs by itself: a cron line, in the zone whose clocks it means; or when its source has changed; or both."""
+    """When the feed runs without being asked: by a cron line in a time zone, after a change of its source, or both."""
 
     cron: Cron | None = Field(default=None, description="Minute, hour, day of the month, month, day of the week.")
     timezone: Zone = Field(default="UTC", description="The IANA zone of the cron line.")
     look_every_s: LookEvery | None = Field(
         default=None,
         alias="look_every",
-        description="Look at the source so often, and run when a file or the sheet has come or changed.",
+        description="How often to check the source; a run starts when there is a new or changed file or sheet.",
     )
 
     def check(self) -> None:
         if self.cron is None and self.look_every_s is None:
-            raise mistake("a schedule says when", 'write cron, such as "15 */2 * * *", or look_every, such as 5m')
+            raise mistake("a schedule needs cron or look_every", 'such as cron: "15 */2 * * *", or look_every: 5m')
 
     def __str__(self) -> str:
-        """The schedule in words."""
+        """Return the schedule in words."""
         clock = f"{self.cron} ({self.timezone})" if self.cron else ""
         looks = f"when changed (looked at every {self.look_every_s:.0f} s)" if self.look_every_s else ""
         return ", ".join(filter(None, (clock, looks)))
 
 
 class Brakes(Strict):
-    """What stops a run before anything is sent. `off` releases a brake; a person may release one for one run."""
+    """Limits that stop a run before anything is sent. `off` disables a brake; a person may accept one for a single run."""
 
     rejected: Share = 0.05
     """Stop when more than this share of the rows is rejected."""
     rejected_at_least: int = Field(default=3, ge=1)
-    """Fewer rejected rows than this never stop a run."""
+    """A run with fewer rejected rows than this is never stopped."""
     shrink: Share = 0.5
     """Stop when the source lost more than this share of its rows."""
     left_out: Share = 0.2
-    """Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows whose events are to come."""
+    """Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows with future events."""
     new: Share = 0.5
-    """Stop when more than this share of a known feed's rows is suddenly new."""
+    """Stop when more than this share of a known feed's rows is new."""
 
 
 class PublishPolicy(Strict):
-    """What the feed does about changes it cannot send, and how patient it is."""
+    """What to do about changes that the service cannot take, and how long to wait for it."""
 
     on_change: Literal["report", "ignore", "create_draft_again"] = "report"
-    """A delivered row has changed at its source: report the drift; ignore it (it is counted, never listed); or create the
-    changed event anew, as a draft beside the delivered one, once for each change."""
+    """When a delivered row changes at its source: report the drift; ignore it (counted, never listed); or create the changed
+    event again, as a draft beside the delivered one, once for each change.
+    """
     on_vanish: Literal["report", "ignore"] = "report"
-    """A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed)."""
+    """When a delivered row is gone from its source: report it, or ignore it (neither marked nor listed)."""
     draft_on_warning: bool = False
-    """Send every row that has a warning, also one of reading, as a draft for review."""
+    """Send every row that has a warning, including warnings of the source, as a draft for review."""
     brakes: Brakes = Brakes()
-    """What stops a run before anything is sent."""
+    """Limits that stop a run before anything is sent."""
     max_pause_s: Seconds = Field(default=900.0, alias="max_pause")
     """The longest pause the service may ask for."""
     key_memory_s: Seconds = Field(default=86400.0, alias="key_memory")
-    """How long the service is trusted to remember an idempotency key."""
+    """How long the service remembers an idempotency key."""
     in_flight: InFlight = "auto"
-    """Requests under way at once, at most; `auto` finds out how many the service answers well, up to 32."""
+    """How many requests may be in flight; `auto` finds out how many the service answers well, up to 32."""
 
     @property
     def most_in_flight(self) -> int:
-        """The most requests that may be under way at once."""
+        """The maximum number of requests in flight."""
         return AUTO_IN_FLIGHT if self.in_flight == "auto" else self.in_flight
 
 
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
-"""A feed's name, as a mapping file may spell it."""
+"""A feed's name, with the pattern that a mapping file must follow."""
 PayloadPath = Annotated[
     str,
     matching(
@@ -194,41 +195,43 @@ PayloadPath = Annotated[
 ]
 ListVersion = Annotated[
     str,
-    matching(r"\d{4}-\d{2}-\d{2}", "the version of a list", 'it is a date as the service writes it, such as "2026-04-01"'),
+    matching(r"\d{4}-\d{2}-\d{2}", "the version of a list", 'write the date of the version, such as "2026-04-01"'),
     WithJsonSchema({"type": "string", "examples": ["2026-04-01"]}),
 ]
 _Payload = dict[str, Annotated[object, BeforeValidator(plain)]]
 
 
 class Example(Strict):
-    """A row and what must become of it: an event or several (the fields named must be so), a rejection, or a labelled skip."""
+    """A row and its expected outcome: one or several events (only the given fields are compared), a rejection, or a labelled
+    skip.
+    """
 
     row: dict[str, Text] = Field(default_factory=dict)
     """The cells of the row; columns not named are empty."""
     rows: tuple[dict[str, Text], ...] = ()
-    """In place of `row` several rows, where the feed puts rows of one key together."""
+    """Several rows instead of `row`, for feeds that combine rows with the same key."""
     event: _Payload | None = None
-    """Fields of the payload and what they must be."""
+    """The expected fields of the payload."""
     events: tuple[_Payload, ...] | None = None
-    """The same for each event of a row that stands for several: all of them, in their order."""
+    """The expected fields of each event of a row that is split, all of them in order."""
     rejected: dict[str, ReasonCode] | None = None
-    """The rejected fields and their codes; "" is the row itself."""
+    """The rejected fields and their codes; "" is the whole row."""
     skipped: Text | None = None
     """The label of the rule that leaves the row out."""
     as_of: AwareDatetime | None = None
-    """The moment of the run, where a window is meant."""
+    """The time of the run, for examples of a window."""
 
     def check(self) -> None:
         if len({"row", "rows"} & self.model_fields_set) != 1:
-            raise mistake("an example has a row, or several", "write one of row, rows")
+            raise mistake("an example needs either row or rows", "write one of row, rows")
         if sum(outcome is not None for outcome in (self.event, self.events, self.rejected, self.skipped)) != 1:
-            raise mistake("an example has one outcome", "write one of event, events, rejected, skipped")
+            raise mistake("an example needs one outcome", "write one of event, events, rejected, skipped")
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """One part of a key: the column that it comes from ("" where it is none), where it stands, and the steps it passes, each with
-    the place of its value and its position there. `names`: the named values between.
+    """One part of a key: its column ("" if none), its position in the file, and its steps, each with the path of its value and
+    its index there. `names`: the named values that it refers to.
     """
 
     column: str
@@ -239,47 +242,50 @@ class KeySource:
 
 
 Language = Literal["en", "de"]
-"""The languages of the pages and files for partners; each but English has its catalogue in `mappings/translations`."""
+"""The languages of pages and files for partners; each except English has a catalogue in `mappings/translations`."""
 
 
 class FeedMapping(Strict):
     """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
 
     feed: FeedText
-    """The feed's name, for life: part of every idempotency key."""
+    """The feed's permanent name: part of every idempotency key."""
     owner: Text = ""
     """Who is notified when something needs attention."""
     language: Language = "en"
-    """The language of what the partner's editor reads: the report, the CSV files, the status columns of a sheet."""
+    """The language of everything for the partner's editor: the report, the CSV files, the status columns of a sheet."""
     notify: Texts = ()
-    """Further channels to notify, by the names that the environment gives their addresses."""
+    """More channels to notify, by the names that the environment gives to their addresses."""
     source: SourceSpec
     """Where the rows come from."""
     schedule: Schedule | None = None
-    """When the feed runs by itself (default: only when asked)."""
+    """When the feed runs without being asked (default: never)."""
     key: Annotated[tuple[KeyItem, ...], OneOrMany()] = Field(min_length=1)
-    """What identifies a row, for life: columns, columns passed through steps, $names; or first_of, with several such keys."""
+    """What identifies a row permanently: columns, columns with steps, $names; or first_of, with several such keys."""
     let: dict[ItemName, Value] = Field(default_factory=dict)
     """Named values, used elsewhere as $name."""
     steps: dict[ItemName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(default_factory=dict)
-    """Named ways of steps, used in any `do` as {use: NAME}."""
+    """Named lists of steps, used in any `do` as {use: NAME}."""
     include: Texts = ()
-    """Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name begins with
-    _ may stand among the feeds."""
+    """Files whose `let` and `steps` are used as if written here, by their paths from this file; one whose name begins with _
+    may be in the folder of feeds.
+    """
     rows: tuple[Rule, ...] = ()
-    """Which rows are wanted, and what they stand for: rules, applied in their order."""
+    """Rules about rows, applied in their order: which to leave out, and which events a row makes."""
     classifications_version: ListVersion | None = None
-    """The version of the service's classifications that the mapping was written for; `check --live` tells what has changed
-    since."""
+    """The version of the service's classifications that the mapping was written for; `check --live` shows what has changed
+    since.
+    """
     event: Fields
     """The payload: each field of the event, and where its value comes from."""
     extra: Annotated[tuple[PayloadPath, ...], OneOrMany()] = ()
-    """Fields of the event that the service takes although its page does not spell them out, with all inside them: description,
-    offers.price. Any other unknown field is a mistake."""
+    """Fields of the event that the service takes although its specification does not describe them, with all inside them:
+    description, offers.price. Any other unknown field is a mistake.
+    """
     publish: PublishPolicy = PublishPolicy()
     """What to do about changes, and when to stop."""
     examples: tuple[Example, ...] = ()
-    """Rows and what must become of them, run by the command check."""
+    """Rows and their expected outcomes, run by the command check."""
 
     _path: Path = PrivateAttr(default=Path("feed.yaml"))
     _digest: bytes = PrivateAttr(default=bytes(16))
@@ -288,27 +294,27 @@ class FeedMapping(Strict):
 
     @property
     def path(self) -> Path:
-        """The file it was read from."""
+        """The path of the mapping file."""
         return self._path
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that change whenever what a row becomes may change: the file's content and its lookup tables."""
+        """A digest of 16 bytes that changes with the file's content or its lookup files, and so whenever outcomes may change."""
         return self._digest
 
     @property
     def tables(self) -> Mapping[str, Table]:
-        """The lookup files it names, by name."""
+        """The lookup files of the mapping, by name."""
         return self._tables
 
     @property
     def warnings(self) -> tuple[FileProblem, ...]:
-        """What is allowed and still unwise, for the command check."""
+        """Warnings about the mapping, for the command check."""
         return self._warnings
 
     @property
     def key_alternatives(self) -> tuple[tuple[KeySource, ...], ...]:
-        """The alternatives of the key, each with its parts in order: one, where the file has no `first_of`."""
+        """The alternative keys, each with its parts in order; a single one if the file has no `first_of`."""
         (first, *_), loc = self.key, ("key", 0, "first_of")
         if not isinstance(first, KeyChoice):
             return (tuple(self._key_source(part, ("key", place)) for place, part in enumerate(self.key)),)
@@ -319,12 +325,12 @@ class FeedMapping(Strict):
 
     @property
     def key_columns(self) -> tuple[KeySource, ...]:
-        """The parts of all alternatives of the key, in order."""
+        """The parts of all alternative keys, in order."""
         return tuple(part for parts in self.key_alternatives for part in parts)
 
     @property
     def key_parts(self) -> int:
-        """Of how many parts a row's key is, at most."""
+        """The maximum number of parts of a row's key."""
         return max(map(len, self.key_alternatives))
 
     def _key_source(self, part: KeyItem, loc: Loc) -> KeySource:
@@ -344,29 +350,29 @@ class FeedMapping(Strict):
         return KeySource(text.removeprefix("$"), loc, optional, tuple(steps), tuple(names))
 
     def rule(self, kind: type[AnyRule]) -> AnyRule | None:
-        """Return the rule of a kind of which a file has one at most."""
+        """Return the rule of a kind that a file may have once, None if it has none."""
         return next((rule for rule in self.rows if isinstance(rule, kind)), None)
 
     @property
     def is_expanding(self) -> bool:
-        """Whether a row may stand for several events."""
+        """Whether a row may become several events."""
         return any(isinstance(rule, Explode | Recur) for rule in self.rows)
 
     @property
     def needs_the_moment(self) -> bool:
-        """Whether its rules cannot be compiled for a run without the moment at which the run starts."""
+        """Whether the rules need the time at which the run starts."""
         return self.rule(WindowRule) is not None or self.leaves_for_later
 
     @property
     def leaves_for_later(self) -> bool:
-        """Whether rows or days are left out, for being beyond a horizon, that come within it as time goes by."""
+        """Whether a horizon leaves out rows or days that later runs will include."""
         recur, window = self.rule(Recur), self.rule(WindowRule)
         return bool((window and window.window.horizon) or (recur and recur.recur.horizon))
 
     def loaded(
         self, path: Path, digest: bytes, tables: Mapping[str, Table], warnings: tuple[FileProblem, ...] = ()
     ) -> FeedMapping:
-        """Return the same mapping with what the loader knows about its file."""
+        """Return a copy with the loader's facts about the file."""
         mapping = self.model_copy()
         mapping.__pydantic_private__ = {"_path": path, "_digest": digest, "_tables": tables, "_warnings": warnings}
         return mapping

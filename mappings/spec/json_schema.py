@@ -1,8 +1,8 @@
-"""The mapping file's JSON Schema for editors: completion, descriptions and red underlines while a file is written.
+"""The JSON Schema of mapping files for editors: completion, descriptions, and marking of mistakes.
 
-It knows less than the loader (no names, no lookup files, no formats), and accepts all that the loader accepts. The docstrings
-below fields describe them. They are read here, when a schema or a page is written: pydantic's `use_attribute_docstrings` reads
-them at every start, which takes 0.1 s (budget 9).
+It accepts everything that the loader accepts, and more: it does not check names, lookup files or formats. Field descriptions
+are the docstrings below the fields. They are read only when a schema or page is generated, because pydantic's
+`use_attribute_docstrings` reads them at every start, which takes 0.1 s (budget 9).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STEP_REF = {"$ref": "#/$defs/Step"}
 
 
 class _WithoutNulls(GenerateJsonSchema):
-    """An absent key is left out, never written as null: that choice and its default are dropped."""
+    """Omits null as a choice and default: in a mapping file an absent key is left out, never written as null."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
         return self.generate_inner(schema["schema"])
@@ -46,7 +46,7 @@ class _WithoutNulls(GenerateJsonSchema):
 
 
 def feed_json_schema() -> Schema:
-    """Return the schema of one mapping file, in draft 2020-12."""
+    """Return the JSON Schema of a mapping file (draft 2020-12)."""
     schema = FeedMapping.model_json_schema(by_alias=True, schema_generator=_WithoutNulls)
     definitions = schema["$defs"]
     for model in _models(Strict):
@@ -69,7 +69,7 @@ def feed_json_schema() -> Schema:
         if not any(parameter.is_required() for parameter in step.model_fields.values())
     ]
     blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
-    definitions["Step"] = {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}
+    definitions["Step"] = {"description": "One step that a value passes through.", "oneOf": [*bare, *blocks, _USE]}
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 
 
@@ -88,7 +88,7 @@ def _describe(model: type[Strict], definition: Schema) -> None:
 
 @cache
 def field_descriptions(model: type[Strict]) -> Mapping[str, str]:
-    """Return the docstring below each field of a model, those that it inherits included."""
+    """Return the docstrings of a model's fields, including inherited ones."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if base.__module__.startswith("mappings.spec."):

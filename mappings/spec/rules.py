@@ -1,4 +1,4 @@
-"""Rules about rows as a mapping file spells them: which rows are wanted, what one row stands for, which belong together."""
+"""Rules about rows in a mapping file: which rows to leave out, which events a row makes, which rows to combine."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _MOST_KEYS = 5
 
 
 class Skip(Strict):
-    """Leave out the rows for which the condition holds."""
+    """Leave out the rows for which the condition is true."""
 
     skip: Condition
     because: Text = Field(min_length=1)
-    """The label under which these rows are counted."""
+    """The label under which the rows left out are counted."""
 
 
 class Keep(Strict):
-    """Leave out the rows for which the condition does not hold."""
+    """Leave out the rows for which the condition is false."""
 
     keep: Condition
     because: Text = Field(min_length=1)
-    """The label under which the other rows are counted."""
+    """The label under which the rows left out are counted."""
 
 
 class Cancelled(Strict):
-    """Leave out the rows whose event is off: what was sent before is listed as drift, to be withdrawn by hand."""
+    """Leave out rows whose event is cancelled; one that was sent before is reported as drift, to be withdrawn by hand."""
 
     cancelled: Condition
     because: Text = Field(default="cancelled", min_length=1)
@@ -38,98 +38,100 @@ class Cancelled(Strict):
 
 
 class Assert(Strict):
-    """Demand of every row that the condition holds."""
+    """Require that the condition is true for every row."""
 
     asserted: Condition = Field(alias="assert")
     message: Text = Field(min_length=1)
-    """What the partner's editor reads where it does not hold."""
+    """What the partner's editor reads if the condition is false."""
     severity: Literal["reject", "warn", "draft"] = "reject"
-    """What becomes of such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft)."""
+    """What to do with such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft)."""
 
 
 class WindowSpan(Strict):
-    """The span of time whose events are wanted, seen from the start of the run."""
+    """The time span of the events to send, relative to the start of the run."""
 
     past: Literal["skip", "keep"] = "skip"
-    """Events that are over: skip (the default) or keep."""
+    """Past events: skip (the default) or keep."""
     horizon: Duration | None = None
     """Events that start later than this from now are left out."""
     longest: Duration | None = None
-    """An event from startAt to endAt may last no longer than this."""
+    """The longest time from startAt to endAt."""
     on_longer: Literal["reject", "skip"] = "reject"
-    """What becomes of one that lasts longer."""
+    """What to do with an event that lasts longer."""
 
     def check(self) -> None:
         if self.longest is None and self.on_longer != "reject":
-            raise mistake("on_longer never applies: nothing says how long is too long", "write longest as well, or leave it out")
+            raise mistake("on_longer never applies: longest is missing", "write longest as well, or leave it out")
 
 
 class WindowRule(Strict):
-    """Leave out events that are over, too far ahead or too long, once their times are known. An `assert` after it rejects none
-    of them; times that cannot be read reject the row.
+    """Leave out events that are past, too far ahead or too long, after their times are known. An `assert` after it does not
+    reject them; times that cannot be read reject the row.
     """
 
     window: WindowSpan
 
 
 class Explosion(Strict):
-    """The list that a row carries, and what tells its items apart."""
+    """The list in a row, and what identifies its items."""
 
     columns: Texts = Field(min_length=1)
-    """The column with the list, or several whose lists belong together, item by item; a list of one item holds for all. Each
-    event sees its own item there, and as $item (of the first column)."""
+    """The column with the list, or several columns with parallel lists; a list of one item is used for all. Each event sees its
+    own item in the column, and as $item (of the first column).
+    """
     by: Texts | None = None
-    """What stands between items; several separators may be named."""
+    """The separator between items, or several."""
     json_list: bool = Field(default=False, alias="json")
     """The cell is a JSON array; the fields of objects in DATES become columns named DATES.field."""
     key: Texts | None = None
-    """The columns whose items tell the events of a row apart, for life: part of the key. Default: all `columns`; must be named
-    where the items are objects."""
+    """The columns whose items distinguish the events of a row permanently: part of the key. Default: all `columns`; required if
+    the items are objects.
+    """
     at_most: int = Field(default=_MANY, ge=1, le=5_000)
     """A row with more items is rejected."""
 
     def check(self) -> None:
         if (self.by is None) is not self.json_list:
-            raise mistake("the items are separated by something, or they are JSON", 'write by: ";" or json: true')
+            raise mistake("explode needs either by, the separator, or json: true", 'write by: ";" or json: true')
         if self.json_list and len(self.columns) > 1:
-            raise mistake("one column can hold a JSON array", "lists that belong together are separated by something: by")
+            raise mistake("json: true works on one column only", "for lists in several columns write by, their separator")
         if not self.json_list and self.key is not None and not set(self.key) <= set(self.columns):
             raise mistake("the key names a column that is not exploded", f"there are {', '.join(self.columns)}")
 
 
 class Explode(Strict):
-    """Make one event of each item of a list: a row with three dates becomes three events, each with a key of its own."""
+    """Make one event of each item of a list: a row with three dates becomes three events with different keys."""
 
     explode: Explosion
 
 
 class Recurrence(Strict):
-    """The days on which the event of a row happens; each becomes an event of its own, and sees its day as $day."""
+    """The days of a recurring event; each becomes an event, and sees its day as $day."""
 
     when: Condition | None = None
-    """The rows that recur (default: all). Another row is one event, and its $day is `from`."""
+    """The condition of rows that recur (default: all). Other rows become one event, with `from` as $day."""
     start: Value | None = Field(default=None, alias="from")
     """The first day: a date."""
     days: Value | None = None
-    """In place of from, until and a rule: just these days, as the step dates gives them."""
+    """A list of days instead of from, until and a rule, as the step dates gives it."""
     until: Value | None = None
-    """The last day, itself included. Without one `horizon` is the end."""
+    """The last day, included. Without it `horizon` is the end."""
     weekdays: Value | None = None
     """The days of the week: MO TU WE TH FR SA SU (default: every day)."""
     nth: Value | None = None
     """Which of these weekdays in their month: 1 is the first, -1 the last; several may be given."""
     rrule: Value | None = None
-    """In place of weekdays and nth a rule as RFC 5545 writes it: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO."""
+    """An RFC 5545 rule instead of weekdays and nth: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO."""
     excluded: Value | None = Field(default=None, alias="except")
-    """Days on which it does not happen: dates."""
+    """Dates to leave out."""
     extra: Value | None = None
-    """Days on which it happens besides: dates."""
+    """Additional dates."""
     horizon: Duration | None = None
-    """How far ahead, from now, days become events; later runs add more."""
+    """How far ahead from now days become events; later runs add more."""
     at_most: int = Field(default=_MANY, ge=1, le=5_000)
-    """How many days a row may stand for."""
+    """How many days a row may have."""
     on_more: Literal["reject", "omit", "warn"] = "reject"
-    """What becomes of a row with more days: reject, or leave out the later ones (and warn)."""
+    """What to do with a row that has more days: reject it, or leave out the later days (and warn)."""
 
     def check(self) -> None:
         if self.rrule is not None and (self.weekdays is not None or self.nth is not None):
@@ -137,44 +139,45 @@ class Recurrence(Strict):
         if self.nth is not None and self.weekdays is None:
             raise mistake("nth counts weekdays, and none are given", "write weekdays as well")
         if (self.start is None) is (self.days is None):
-            raise mistake("a recurrence begins on a day, or names all of its days", "write from, or days")
+            raise mistake("a recurrence needs its first day, or all of its days", "write from, or days")
         if self.days is not None and (self.until, self.weekdays, self.rrule, self.extra) != (None, None, None, None):
-            raise mistake("days are all there are: until, weekdays, rrule and extra have nothing to add", "leave them out")
+            raise mistake("days lists all days: leave out until, weekdays, rrule and extra", "leave them out")
         if self.days is None and self.until is None and self.horizon is None:
             raise mistake("a recurrence needs an end", "write until, horizon or both")
 
 
 class Recur(Strict):
-    """Make one event of each day on which a row happens again; the row's key and the day are its key, for life."""
+    """Make one event of each day of a recurring row; its permanent key is the row's key with the day."""
 
     recur: Recurrence
 
 
 class Grouping(Strict):
-    """What is gathered from the rows of one key."""
+    """What to collect from rows with the same key."""
 
     collect: Texts = Field(min_length=1)
-    """The fields of the event that are gathered from all rows, in the order of the file, each thing once: offers,
-    classifications. All other fields are the first row's."""
+    """The fields of the event to collect from all rows, in the order of the file and without repetitions: offers,
+    classifications. All other fields are the first row's.
+    """
     is_sorted: bool = Field(default=False, alias="sorted")
-    """Rows of one key stand together in the file: nothing is held in memory."""
+    """The file is sorted by key, so that no rows are kept in memory."""
 
 
 class Group(Strict):
-    """Make one event of all rows with the same key, wherever they stand in the file."""
+    """Make one event of all rows with the same key, anywhere in the file."""
 
     group: Grouping
 
 
 class Choosing(Strict):
-    """Which of several rows with one key counts."""
+    """Which of several rows with the same key to use."""
 
     keep: Literal["first", "last", "newest"]
-    """The first or the last of the file, or the newest."""
+    """The first or last row of the file, or the newest."""
     by: Value | None = None
-    """What tells the newest: a value that is a date, a moment or a number."""
+    """The value by which rows are compared for newest: a date, a moment or a number."""
     is_sorted: bool = Field(default=False, alias="sorted")
-    """Rows of one key stand together in the file: nothing is held in memory."""
+    """The file is sorted by key, so that no rows are kept in memory."""
 
     def check(self) -> None:
         if (self.by is not None) is not (self.keep == "newest"):
@@ -182,9 +185,7 @@ class Choosing(Strict):
 
 
 class Duplicates(Strict):
-    """Choose among rows with the same key. Without this rule the same row said twice counts once, and rows that differ are
-    rejected.
-    """
+    """Choose among rows with the same key. Without this rule identical rows count once, and rows that differ are rejected."""
 
     duplicates: Choosing
 
@@ -207,28 +208,28 @@ Rule = Annotated[
     | Annotated[WindowRule, Tag("rule:window")],
     Discriminator(_kind_of_rule),
 ]
-"""One rule. Those that look at rows or their events apply in their order; explode comes before recur."""
+"""One rule. Rules about rows or their events apply in their order; explode must come before recur."""
 RULES = tuple(union_members(Rule))
-"""The keys that say what kind of rule a block is."""
+"""The keys that name the kind of a rule."""
 
 
 class KeyColumn(Strict):
-    """A column of the key: its bare name, or a block where it may be empty."""
+    """A column of the key: its bare name, or a block if it may be empty."""
 
     column: Text = Field(min_length=1)
     """The column's name."""
     optional: bool = False
-    """An empty cell is a part of the key like any other."""
+    """The cell may be empty; the key then has an empty part."""
 
 
 class KeyValue(Strict):
-    """A part of the key that is made of a column: only steps whose results never change may stand here."""
+    """A part of the key made from a column; only steps whose results never change are allowed."""
 
     source: Referring = Field(alias="from", min_length=1)
-    """A column's name, or $name for a named value that is such a column with its steps."""
+    """A column's name, or $name for a named value that is a column with steps."""
     do: Do = ()
     optional: bool = False
-    """An empty cell is a part of the key like any other."""
+    """The cell may be empty; the key then has an empty part."""
 
 
 def _kind_of_key(value: object) -> str:
@@ -249,12 +250,12 @@ KeyParts = Annotated[tuple[KeyPart, ...], OneOrMany(), Field(min_length=1)]
 
 
 class KeyChoice(Strict):
-    """Several keys for files in which only some rows have an identifier: the first that a row fills is its key, and a row that is
-    known by one of them keeps its key when another comes or goes.
+    """Several keys, for files in which only some rows have an identifier. A row's key is the first one that it fills. A row
+    known by one of them keeps its key when another is added or removed.
     """
 
     first_of: tuple[KeyParts, ...]
-    """Two to five keys, the surest first; each is one part, or a list of parts."""
+    """Two to five keys, the most reliable first; each is one part, or a list of parts."""
 
     def check(self) -> None:
         if not 2 <= len(self.first_of) <= _MOST_KEYS:
@@ -262,4 +263,4 @@ class KeyChoice(Strict):
 
 
 KeyItem = Annotated[_Part | Annotated[KeyChoice, Tag("key:first_of")], Discriminator(_kind_of_key)]
-"""A part of the key, or the keys to choose from."""
+"""A part of the key, or a choice of keys."""

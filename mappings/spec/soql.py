@@ -1,4 +1,4 @@
-"""Queries of Salesforce: SOQL read far enough to know that it only reads and which columns it gives; and tests of fields."""
+"""Salesforce queries (SOQL), parsed far enough to check that they only read and which columns they give; and field tests."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistak
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
-"""Functions whose column is called as the field inside."""
+"""Functions whose column is named after the field inside."""
 _HINT = "write one query, like \"SELECT Id, Name FROM Event__c WHERE Status__c = 'Public'\""
-_MARKS = "SELECT ... FOR VIEW, FOR REFERENCE or FOR UPDATE leaves marks or locks on records; reading leaves none"
+_MARKS = "SELECT ... FOR VIEW, FOR REFERENCE or FOR UPDATE marks or locks records, and eventsync only reads"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as its author wrote it.
+    """A parsed query.
 
-    `object`: what it reads; `columns`: the names that each row will have, in its order; `children`: those of them that
-    are child rows. `is_plain`: one row for each record, as many as there are, so that the rows can be counted and read in
-    any way; else it groups, limits, nests or computes.
+    `object`: the object that it reads. `columns`: the names of the columns in order; `children`: those with child rows.
+    `is_plain`: one row for each record, so that rows can be counted and read in bulk; otherwise the query groups, limits, nests
+    or computes.
     """
 
     text: str
@@ -36,11 +36,11 @@ class Query:
     children: tuple[str, ...]
     is_plain: bool
     counting: str
-    """The query that counts the rows of a plain one."""
+    """The query that counts the rows of a plain query."""
 
 
 class _Token(NamedTuple):
-    """A part of a query, in capitals as well; where it stands, and in how many parentheses."""
+    """A part of a query, also in capitals; its position, and its depth of parentheses."""
 
     text: str
     word: str
@@ -49,17 +49,17 @@ class _Token(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """Read a query.
+    """Parse a query.
 
     Raises:
-        PydanticCustomError: it is not one query that reads, or its columns are not known before it is asked.
+        PydanticCustomError: it is not a single SELECT, or its columns are not known before it runs.
     """
     text = text.strip()
     tokens = tuple(_tokens(text))
     top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
     words = [word for _, word in top]
     if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
-        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
+        raise mistake("only one SELECT is allowed, with nothing before or after it", _HINT)
     source = next((position for position, word in top if word == "FROM"), 0)
     if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
         raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
@@ -97,10 +97,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _prefix(after: Sequence[_Token]) -> str:
-    """Return what stands before fields of the object where the query calls it something for short: `FROM Account a`."""
+    """Return the alias of the query's object with its dot, "" if it has none: `FROM Account a`."""
     clauses = {"WHERE", "USING", "WITH", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ALL"}
     if after and after[0].text == ",":
-        raise mistake("a query of several objects cannot be read", "ask for the parents by their way: Account.Name")
+        raise mistake("a query of several objects cannot be read", "name the fields of parents by their path: Account.Name")
     return f"{after[0].text}." if after and after[0].word not in clauses else ""
 
 
@@ -116,7 +116,7 @@ def _columns(items: Sequence[Sequence[_Token]], prefix: str) -> Iterator[str]:
             case ["(", *_]:
                 yield _child(words)
             case ["typeof", *_] | ["fields", "(", *_]:
-                raise mistake(f"the columns of {words[0].upper()} cannot be told before it is asked", "write the fields out")
+                raise mistake(f"the columns of {words[0].upper()} are not known before it runs", "write the fields out")
             case [function, "(", *_, ")"] if function in _SAME_NAME:
                 yield words[-2].removeprefix(prefix)
             case [_, "(", *_, ")"]:
@@ -166,26 +166,28 @@ FieldPath = Annotated[
     matching(_PATH, "a field", "write API names, like Name, Venue__r.City__c of a parent or BillingAddress.city of an address"),
     WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"}),
 ]
-"""The API name of a field, after those of the relationships that lead to it."""
+"""The API name of a field, with those of the relationships that lead to it."""
 FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
 Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]
 Op = Annotated[str, AfterValidator(_op), WithJsonSchema({"type": "string", "enum": list(_OPS)})]
 
 
 class FieldTest(Strict):
-    """A record is read if each of these holds. Values are written as their field's type asks, and quoted for you.
+    """A test of a record's field; only records that pass all tests are read. Write values in the format of the field's type,
+    without quotes.
 
     A date is `2026-05-03` or one of Salesforce's own, such as `TODAY` or `LAST_N_DAYS:30`; a moment has its offset,
     `2026-05-03T19:30:00+01:00`.
     """
 
     field: FieldPath
-    """The field's API name; `Venue__r.City__c` is one of the parent."""
+    """The field's API name; `Venue__r.City__c` is a field of the parent."""
     op: Op = "="
-    """`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `in`, `not in`; `includes` and `excludes` of a multi-select picklist; `missing`
-    and `present` need no value."""
+    """`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `in`, `not in`; `includes` and `excludes` for multi-select picklists; `missing`
+    and `present` need no value.
+    """
     value: Texts = ()
-    """What the field is compared with; a list for `in`, `includes` and the like."""
+    """The value to compare with; a list for `in`, `includes` and the like."""
 
     def check(self) -> None:
         if self.op in _OF_NONE and self.value:
@@ -193,25 +195,25 @@ class FieldTest(Strict):
         if self.op not in _OF_NONE and not self.value:
             raise mistake(f"{self.op} needs a value", "for empty fields write op: missing, or op: present")
         if self.op not in _OF_MANY | _OF_NONE and len(self.value) > 1:
-            raise mistake(f"{self.op} compares with one value", "of several, write op: in")
+            raise mistake(f"{self.op} compares with one value", "for several values write op: in")
 
 
 class Incremental(Strict):
-    """Read only what changed since the last read, deleted records among it.
+    """Read only what changed since the last read, including deleted records.
 
-    Changes that do not move the field `by` are seen by the next whole read: other values of formula fields and of parents,
+    Changes that do not update the field `by` are found by the next full read: other values of formula fields and parents,
     records that no longer pass `where`, and deleted ones that have left the recycle bin.
     """
 
     by: ApiName = "SystemModstamp"
-    """The field that tells when a record was last changed."""
+    """The field with the time of a record's last change."""
     overlap: Duration = timedelta(minutes=10)
-    """How far before the last read to begin, for changes that show late."""
+    """How far before the last read to start, for changes that become visible late."""
     full_every: Duration = timedelta(days=1)
-    """How often everything is read all the same."""
+    """How often to read everything nevertheless."""
 
     def check(self) -> None:
         if self.overlap < timedelta():
-            raise mistake("overlap says how far to go back", "write it without the minus")
+            raise mistake("overlap is how far to go back", "write it without the minus")
         if self.full_every <= timedelta():
-            raise mistake("full_every must be longer than nothing", 'write it like "1d"')
+            raise mistake("full_every must be more than zero", 'write it like "1d"')

@@ -1,4 +1,4 @@
-"""The words of a source: paths and addresses, sizes, days, encodings, headers, marks."""
+"""Scalars of a `source` block: paths and addresses, sizes, days, encodings, headers, delimiters."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ _PART = re.compile(r"\{(name|stem)\}")
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is an address on another machine (or in another store), and no file of this one."""
+    """Return whether a path is an address of another machine or store, not a local file."""
     return _ADDRESS.match(path) is not None
 
 
 def is_web_address(path: str) -> bool:
-    """Whether a path is an address of the web."""
+    """Return whether a path is a web address."""
     return path.lower().startswith(_WEB)
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path means all the files that match it; an address of the web never does, as the web cannot be listed."""
+    """Return whether a path is a pattern for several files; a web address never is, since the web cannot be listed."""
     return not is_web_address(path) and "::" not in path and any(mark in path for mark in "*?[")
 
 
 def is_dated(path: str) -> bool:
-    """Whether a path holds the day that its file is named after, `{date:%Y%m%d}`."""
+    """Return whether a path contains a day, `{date:%Y%m%d}`."""
     return _DAY.search(path) is not None
 
 
 def on_day(path: str, day: date) -> str:
-    """Return a dated path as it is on one day."""
+    """Return a dated path for one day."""
     return _DAY.sub(lambda found: day.strftime(found["format"] or _USUAL_FORMAT), path)
 
 
 def without_secrets(address: str) -> str:
-    """Return an address as it may be shown: no user, no password, no query (tokens travel in all three)."""
+    """Return an address for display, without user, password and query: each may hold a token."""
     try:
         parts = urlsplit(address)
-    except ValueError:  # what cannot be read cannot be cleaned
+    except ValueError:  # an address that cannot be parsed is hidden completely
         return f"{address.partition('://')[0]}://…"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "…" if parts.query else "", ""))
 
 
 def secrets_of(address: str) -> Iterator[str]:
-    """Yield what must not be shown of an address: its password, and its query."""
+    """Yield the secret parts of an address: its password and its query."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -73,18 +73,18 @@ def secrets_of(address: str) -> Iterator[str]:
 
 
 def checked_path(path: str) -> str:
-    """Return a path whose `{date}` can be filled in; else say what can."""
+    """Check the `{date}` directives of a path, and return it."""
     for found in _DAY.finditer(path):
         wrong = [word for word in _DIRECTIVE.findall(found["format"] or _USUAL_FORMAT) if word not in _DAY_WORDS]
         if wrong:
-            raise mistake(f'"%{wrong[0]}" is no part of a day in numbers', "a file's day is written with %Y %y %m %d %j %G %V %u")
+            raise mistake(f'"%{wrong[0]}" is not a numeric part of a date', "write a file's day with %Y %y %m %d %j %G %V %u")
     return path
 
 
 def checked_marker(text: str) -> str:
-    """Return the name of a marker that differs from the name of its file."""
+    """Check that a marker contains its file's name and differs from it, and return it."""
     if not _PART.search(text) or text in ("{name}", "{stem}"):
-        raise mistake(f'"{text}" does not say whose marker it is', 'write it like "{name}.done" or "{stem}.ok"')
+        raise mistake(f'"{text}" does not contain the name of the marked file', 'write it like "{name}.done" or "{stem}.ok"')
     return text
 
 
@@ -94,7 +94,7 @@ def marker_of(marker: str, name: str) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Read `500MB`, `2 GB` or plain bytes; a kB is 1,024 bytes."""
+    """Parse `500MB`, `2 GB` or plain bytes; a kB is 1,024 bytes."""
     text = str(value).strip()
     match = _SIZE.fullmatch(text) if len(text) <= _LONGEST_SIZE else None
     size = int(float(match[1]) * 1024 ** _POWERS[(match[2] or "B").lower()]) if match else 0
@@ -109,41 +109,43 @@ Size = Annotated[
 
 
 class Days(Strict):
-    """Which days a path with `{date}` is looked for.
+    """The days for which files are looked up by a path with `{date}`, relative to today in `zone`.
 
-    The day is today's in `zone`; files of days on which there are none are no mistake.
+    A day without a file is not an error.
     """
 
     back: int = Field(default=7, ge=0, le=3660)
-    """So many days before today."""
+    """How many days before today."""
     ahead: int = Field(default=0, ge=0, le=366)
-    """So many days after today."""
+    """How many days after today."""
     zone: Zone = "UTC"
-    """Where it is today: `Europe/Lisbon`."""
+    """The zone that decides which day is today: `Europe/Lisbon`."""
 
     def around(self, today: date) -> tuple[date, ...]:
-        """Return the days, the oldest first."""
+        """Return the days, oldest first."""
         return tuple(today + timedelta(days=offset) for offset in range(-self.back, self.ahead + 1))
 
     def has_changed(self, changed_at: float | None) -> bool:
-        """Whether an undated file of this age, in seconds since 1970 (None: unknown), is one of theirs: any is."""
+        """Return whether a file without a date in its path is included, by its time of change (seconds since 1970); always
+        True.
+        """
         del changed_at
         return True
 
 
 class TheseDays(Days):
-    """The days `first` to `last`: how a source is read for a window of its past. No mapping file says so."""
+    """The days `first` to `last`, to read a window of the past; backfills set it, mapping files cannot."""
 
     first: date
     last: date
 
     def around(self, today: date) -> tuple[date, ...]:
-        """Return the days, the oldest first."""
+        """Return the days, oldest first."""
         del today
         return tuple(self.first + timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
 
     def has_changed(self, changed_at: float | None) -> bool:
-        """Whether a file was last changed on one of the days; False for one of unknown age."""
+        """Return whether a file was last changed on one of the days; False if its age is unknown."""
         if changed_at is None:
             return False
         return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
@@ -151,17 +153,17 @@ class TheseDays(Days):
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]
 LINK = ".link"
-"""What stands behind a column's name, `Title.link`, where the links behind its texts are meant."""
+"""The suffix of a column with the links behind another column's texts: `Title.link`."""
 NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
-"""How a part of a sheet is written, in upper case and without dollar signs; either half may lack its letters or its number."""
+"""The form of a cell range, in upper case without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (
     *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
-"""Those that partners' files are in, to guess which was meant."""
+"""Common encodings of partners' files, for "did you mean" and the hint."""
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
-"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
+"""Python codecs that are not character sets of files; UTF-7 is excluded by the web (WHATWG) and slow."""
 
 
 def _spelt_out(text: object) -> object:
@@ -173,7 +175,7 @@ def _no_mark(text: object) -> object:
 
 
 def is_text_encoding(name: str) -> bool:
-    """Whether files can be in this encoding: one that Python knows, and not such as `idna` or `hex`."""
+    """Return whether Python knows the name as a text encoding, and not as a codec such as `idna` or `hex`."""
     try:
         "".encode(name)  # refuses codecs that turn bytes into bytes
         return codecs.lookup(name).name.replace("-", "_") not in _NO_CHARSETS
@@ -198,32 +200,31 @@ def _cell_range(text: str) -> str:
 Mark = Annotated[
     str,
     BeforeValidator(_spelt_out),
-    matching(r"[^\r\n\0]", "one character, and no line break", 'a tab is written "\\t"'),
+    matching(r"[^\r\n\0]", "a single character (other than a line break)", 'write a tab as "\\t"'),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
-"""One character that parts cells: no line break. A tab may be spelt out."""
+r"""One character other than a line break; a tab may be written as "\t"."""
 OptionalMark = Annotated[
     Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
 ]
-"""The same, or null: files are text, and `null` is how they say that there is none."""
+"""The same, or null, which a mapping file writes for no character."""
 Encodings = Annotated[tuple[Annotated[str, AfterValidator(_text_encoding)], ...], OneOrMany()]
 CellRange = Annotated[str, AfterValidator(_cell_range)]
 Names = Annotated[tuple[Text, ...], OneOrMany()]
 
 
 class Header(Strict):
-    """Where the names of the columns stand.
+    """Where the names of the columns are.
 
-    `row`: the header's row, from 1; 0 says that the file has none. `matches` looks for it instead: the first row with a
-    cell in which the pattern is found. `rows`: the names stand in so many rows, one below the other, and are joined by a
-    space. `names`: the names to use instead of what stands there (required with row 0); rows above and the header itself
-    are then passed over.
+    `row`: the header's row, from 1; 0 if the file has no header. `matches` finds it by a pattern: the first row with a matching
+    cell. `rows`: the names take so many rows and are joined by a space. `names`: names to use instead of the file's (required
+    with row 0); rows above the header and the header itself are then ignored.
     """
 
     row: int = Field(default=1, ge=0, le=1000)
-    """The header's row, counted from 1, blank rows too; 0: the file has no header."""
+    """The header's row, from 1, including blank rows; 0: the file has no header."""
     matches: Pattern | None = None
-    """A pattern: the header is the first row (of 1,000) with a cell in which it is found."""
+    """A pattern: the header is the first row (of 1,000) with a matching cell."""
     rows: int = Field(default=1, ge=1, le=10)
     """How many rows the names take, joined by a space."""
     names: Names = ()
@@ -231,27 +232,27 @@ class Header(Strict):
 
     def check(self) -> None:
         if self.row == 0 and not self.names:
-            raise mistake("row 0 says that the file has no header", "give the columns' names in `names`")
+            raise mistake("row: 0 means that the file has no header", "give the columns' names in `names`")
         if self.matches is not None and self.row != 1:
             raise mistake("the header is found by its row or by a pattern", "write one of row, matches")
 
 
 class WriteBack(Strict):
-    """Columns of the sheet itself that are given to us, to say in them what became of each row.
+    """Columns of the sheet in which eventsync writes the outcome of each row.
 
-    They must be there, and the mapping may not read them. All their cells are ours; no other column is ever written.
+    The columns must exist, and the mapping may not read them. All their cells are overwritten; other columns are never changed.
     """
 
     status: Text = ""
-    """The column for a word: published, draft, rejected, waits."""
+    """The column for the outcome in a word: published, draft, rejected, waits."""
     event_id: Text = ""
     """The column for the event's number at the service."""
     problem: Text = ""
-    """The column for what is wrong with the row, and what would be right."""
+    """The column for what is wrong with the row, and how to correct it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns given."""
+        """The names of the columns."""
         return tuple(filter(None, (self.status, self.event_id, self.problem)))
 
     def check(self) -> None:

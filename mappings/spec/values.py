@@ -1,4 +1,4 @@
-"""Values as a mapping file spells them: columns, constants, choices, moments, lookups, lists and objects."""
+"""Values in a mapping file: columns, constants, choices, moments, lookups, lists and objects."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from mappings.strict import (
 )
 
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
-"""All steps that a mapping file may name: one class or function each in a module of steps."""
+"""All steps that a mapping file may use, by name."""
 _ALSO_CALLED = {"extract": "regex_extract"}
-"""Steps that are known by another name, too."""
+"""Other names of steps."""
 
 
 def _kind_of_step(value: object) -> str:
-    """Name a step as the file writes it: bare, or as the key of a block whose other keys are its parameters."""
+    """Return the tag of a step by its name: a bare text, or the key of a block whose other keys are parameters."""
     match value:
         case str():
             return f"step:{value}"
@@ -61,31 +61,31 @@ else:
     ]
 
 
-"""Any step; its name says which."""
+"""Any step, chosen by its name."""
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
-"""The tests of a condition, by their fields."""
+"""The tests of a condition, by their field names."""
 _FIELDS: tuple[TestName, ...] = get_args(TestName)
 
 
 class Test(Strict):
-    """One column or named value, and what must be true of it: every test named must hold."""
+    """A column or a named value, with tests that must all be true."""
 
-    __test__ = False  # pytest need not look inside
+    __test__ = False  # not a test class for pytest
 
     column: Text | None = None
-    """The column to look at."""
+    """The column to test."""
     value: Referring | None = None
-    """The named value to look at: $name."""
+    """The named value to test: $name."""
     equals: Referring | None = None
-    """It is exactly this text (surrounding space does not count)."""
+    """It is exactly this text, apart from surrounding space."""
     among: Texts | None = Field(default=None, alias="in", min_length=1)
     """It is one of these texts."""
     matches: Pattern | None = None
-    """This regular expression (RE2) finds something in it."""
+    """This regular expression (RE2) matches somewhere in it."""
     contains: Texts | None = None
     """It contains one of these texts (or the list has that item)."""
     state: Literal["present", "missing"] | None = Field(default=None, alias="is")
-    """It is there, or it is empty."""
+    """It is present, or it is missing (empty)."""
     before: Referring | None = None
     """It is earlier than this date, time or $name."""
     after: Referring | None = None
@@ -95,11 +95,11 @@ class Test(Strict):
     greater: PlainNumber | None = None
     """It is greater than this number."""
     ignore: Ignored = ()
-    """Differences that do not count for equals, in and contains; case also for matches."""
+    """Differences that are ignored by equals, in and contains; case also by matches."""
 
     @property
     def tests(self) -> tuple[TestName, ...]:
-        """The tests that are named."""
+        """The tests that are set."""
         return tuple(name for name in _FIELDS if getattr(self, name) is not None)
 
     def __str__(self) -> str:
@@ -108,23 +108,25 @@ class Test(Strict):
 
     def check(self) -> None:
         if (self.column is None) == (self.value is None):
-            raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
+            raise mistake("a condition tests either a column or a value", 'write "column: NAME" or "value: $name"')
         if not self.tests:
             spelt = (type(self).model_fields[name].alias or name for name in _FIELDS)
             raise mistake("a condition needs a test", f"one of {', '.join(spelt)}")
         if self.ignore and self.equals is None and self.among is None and self.contains is None:
             if self.matches is None:
                 raise mistake(
-                    "ignore never applies: nothing is compared as a text", "it stands beside equals, in, contains or matches"
+                    "ignore never applies: nothing is compared as a text", "use it with equals, in, contains or matches"
                 )
             if set(self.ignore) - {"case"}:
-                raise mistake("a pattern can ignore case only", "write ignore: [case], or the signs into the pattern: [eé]")
+                raise mistake(
+                    "a pattern can ignore case only", "write ignore: [case], or write the characters into the pattern: [eé]"
+                )
         if self.value is not None and not self.value.startswith("$"):
             raise mistake(f'"{self.value}" is not a named value', f'write "column: {self.value}" if the column is meant')
 
 
 class All(Strict):
-    """All of several conditions hold."""
+    """All of several conditions are true."""
 
     all: tuple[Condition, ...] = Field(min_length=1)
 
@@ -133,7 +135,7 @@ class All(Strict):
 
 
 class Any(Strict):
-    """At least one of several conditions holds."""
+    """At least one of several conditions is true."""
 
     any: tuple[Condition, ...] = Field(min_length=1)
 
@@ -142,7 +144,7 @@ class Any(Strict):
 
 
 class Not(Strict):
-    """A condition does not hold."""
+    """A condition is false."""
 
     negated: Condition = Field(alias="not")
 
@@ -151,7 +153,7 @@ class Not(Strict):
 
 
 def _spelt(wanted: object) -> str:
-    """Write what a test wants as a mapping file does: texts in quotes, but for names and words of the language."""
+    """Return a test's operand as a mapping file writes it: texts in quotes, except names and words of the language."""
     if isinstance(wanted, tuple):
         return f"[{', '.join(map(_spelt, wanted))}]"
     is_plain = not isinstance(wanted, str) or wanted.startswith("$") or wanted in {"present", "missing"}
@@ -171,7 +173,7 @@ Condition = Annotated[
     | Annotated[Not, Tag("when:not")],
     Discriminator(_kind_of_condition),
 ]
-"""What must be true of a row."""
+"""A condition about a row."""
 _EMPTY = "What to do when there is nothing to use (default: reject)."
 _ERROR = "What to do when a step refuses the value (default: reject)."
 Do = Annotated[tuple[AnyStep, ...], OneOrMany(), Field(description="The steps that the value passes through, in order.")]
@@ -179,14 +181,14 @@ Ignored = Annotated[tuple[Ignorable, ...], OneOrMany()]
 
 
 class Valued(Strict):
-    """What every value has: a choice for nothing to use, and one for something unusable."""
+    """The policies that every value has: for an empty value, and for an unusable one."""
 
     on_empty: Policy | None = Field(default=None, description=_EMPTY)
     on_error: Policy | None = Field(default=None, description=_ERROR)
 
 
 class From(Valued):
-    """A column of the row, or a named value, passed through steps."""
+    """A column of the row, or a named value, with steps."""
 
     source: Referring = Field(alias="from", min_length=1)
     """A column's name, or $name for a named value."""
@@ -194,27 +196,31 @@ class From(Valued):
 
 
 class Meta(Valued):
-    """What is known of a row beside its cells: where it stands, and the day on which the run started.
+    """A fact about a row other than its cells: its position, or the day on which the run started.
 
-    A value that changes with every run or every move of a row makes the event look changed as soon as a cell of it changes.
+    Beware: if the fact changes with every run or move of the row, the event counts as changed as soon as one of its cells
+    changes.
     """
 
     meta: Literal["row", "file", "tab", "run_date"]
-    """row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."""
+    """row: its number in the source; file: its file; tab: its sheet; run_date: the day on which the run started."""
     zone: Zone | None = None
-    """The zone whose calendar says the day of the run (with run_date)."""
+    """The zone that decides the day of the run (with run_date)."""
     do: Do = ()
 
     def check(self) -> None:
         if (self.meta == "run_date") is (self.zone is None):
-            raise mistake("a day belongs to a zone", "write both, {meta: run_date, zone: Europe/Lisbon}; the others have no zone")
+            raise mistake(
+                "run_date needs a zone, and only run_date",
+                "write {meta: run_date, zone: Europe/Lisbon}; leave zone out with other names",
+            )
 
 
 ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 
 class FirstOf(Valued):
-    """The first of several values that is not empty; one that is unusable is still refused."""
+    """The first of several values that is not empty; an unusable value before it still counts as refused."""
 
     first_of: tuple[Value, ...] = Field(min_length=1)
     """The values, in order of preference."""
@@ -222,19 +228,19 @@ class FirstOf(Valued):
 
 
 class Choice(Strict):
-    """One branch: what to use when its condition holds."""
+    """One branch: the value to use if its condition is true."""
 
     when: Condition
     then: Value
 
 
 class Choose(Valued):
-    """The value of the first branch whose condition holds, else that of `otherwise`, else nothing."""
+    """The value of the first branch whose condition is true, else that of `otherwise`, else an empty value."""
 
     choose: tuple[Choice, ...] = Field(min_length=1)
     """Branches of when and then, tried in order."""
     otherwise: Value | None = None
-    """What to use when no condition holds."""
+    """The value to use if no condition is true."""
 
 
 def _check_zone(value: Value) -> Value:
@@ -245,33 +251,34 @@ BeforeStart = Literal["reject", "omit", "warn", "draft", "next_day"]
 
 
 class Wall(Strict):
-    """A wall time: what the clocks of a zone show. Without a clock it is an all-day event, if `all_day` says when it begins."""
+    """A wall time: a day and a time in a zone. Without a clock it is an all-day event, which starts at `all_day`."""
 
     day: Value
     """A date (or a date and time, if there is no clock)."""
     clock: Value | None = None
     """A time of day."""
     zone: Annotated[Value, AfterValidator(_check_zone)]
-    """The IANA zone whose clocks are meant."""
+    """The IANA zone of the time."""
     all_day: Clock | None = None
-    """The time to use without a clock: 00:00."""
+    """The time to use if there is no clock: 00:00."""
     sentinels: Annotated[tuple[Clock, ...], OneOrMany()] = ()
-    """Times that only stand for the whole day, such as 00:01 and 23:59: as if there were no clock."""
+    """Times that mean the whole day, such as 00:01 and 23:59: treated as no clock."""
     exclusive: bool = False
-    """Without a clock, the day is the first one after the event: the day before it is meant."""
+    """Without a clock, the day is the first one after the event: use the day before it."""
     start: Value | None = None
-    """Of an end: the moment at which the event starts."""
+    """For an end: the moment at which the event starts."""
     before_start: BeforeStart = "reject"
-    """An end before `start`: reject, omit, warn (left out, counted and shown), draft (so, and the event is sent as a draft),
-    or next_day, where it is a clock of the starting day that went past midnight (else: reject)."""
+    """An end before `start`: reject, omit, warn (left out, counted and shown), draft (the same, and the event is sent as a
+    draft), or next_day, if it is a time on the starting day that passed midnight (otherwise: reject).
+    """
     gap: Gap = "reject"
-    """A time that the clocks jump over: reject, later or earlier."""
+    """A time that the clocks skip: reject, later or earlier."""
     overlap: Overlap = "earlier"
-    """A time that happens twice: earlier, later or reject."""
+    """A time that occurs twice: earlier, later or reject."""
 
     def check(self) -> None:
         if self.all_day is None and (self.sentinels or self.exclusive):
-            raise mistake("sentinels and exclusive speak of whole days", 'say at what time those stand, with all_day: "00:00"')
+            raise mistake("sentinels and exclusive apply to whole days only", 'give whole days a time, with all_day: "00:00"')
         if self.before_start != "reject" and self.start is None:
             raise mistake("before_start needs to know when the event starts", "add start: $starts, a moment named under let")
         if self.before_start == "next_day" and self.clock is None:
@@ -279,13 +286,13 @@ class Wall(Strict):
 
 
 class At(Valued):
-    """The moment at which the clocks of a zone show a day and a time."""
+    """The moment of a wall time in a zone."""
 
     at: Wall
 
 
 class Instant(Strict):
-    """A moment, and the zone whose clocks show it."""
+    """A moment, and the zone in which to show it."""
 
     moment: Value
     """A moment: a date and time read with its offset, as {datetime: "%Y-%m-%dT%H:%M:%S%z"} does."""
@@ -294,13 +301,13 @@ class Instant(Strict):
 
 
 class InZoneValue(Valued):
-    """A moment as the clocks of a zone show it: the same instant, another offset (the step in_zone, for zones from a column)."""
+    """A moment shown in a zone: the same instant with another offset (the step in_zone, for zones from a column)."""
 
     in_zone: Instant
 
 
 class TableValue(Valued):
-    """What a CSV file says of several values at once; its first columns are the key, the others the result."""
+    """A row of a CSV file found by several values at once; its first columns are the key, the others the result."""
 
     lookup: TableFile
     """The lookup file, a CSV with a header."""
@@ -309,7 +316,7 @@ class TableValue(Valued):
     take: Texts | None = None
     """The result columns (default: all others); several give an object."""
     ignore: Ignored = ()
-    """Differences that do not count in keys."""
+    """Differences to ignore in keys."""
     many: bool = False
     """A key may have several rows: the result is a list."""
     on_miss: Policy | None = None
@@ -322,17 +329,19 @@ class TableValue(Valued):
 
     @property
     def search(self) -> Search:
-        """How the file is searched."""
+        """The parameters of a search in the lookup file."""
         return Search(len(self.by), self.take, self.ignore, many=self.many)
 
 
 class JoinedText(Valued):
-    """Several values in one text; a separator vanishes beside an empty one. Empty where all pieces but the constants are."""
+    """Several values joined to one text; the separator beside an empty piece is left out. Empty if all pieces except constants
+    are.
+    """
 
     join: tuple[Value, ...] = Field(min_length=1)
     """The pieces, in order."""
     separator: Text = Field(default=" ", alias="with")
-    """What stands between them."""
+    """The separator."""
     do: Do = ()
 
 
@@ -340,19 +349,18 @@ class ChannelValue(Valued):
     """The id of the channel with this slug, as the service lists it."""
 
     channel: Value
-    """The slug, or the value that gives it."""
+    """The slug, or a value that gives it."""
 
 
 class ImageValue(Strict):
-    """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
+    """The cover image by its address; it is fetched, checked and uploaded when the event is sent."""
 
     image: Value
-    """The value that gives the picture's address; of several, the first usable one counts."""
+    """The value with the picture's address; of several, the first usable one is used."""
     on_error: Literal["omit", "default", "draft", "reject"] = "omit"
-    """When the picture cannot be used: send without it, send the `default` one in its place, send a draft without it, or do
-    not send."""
+    """If the picture is unusable: send without it, send the `default` picture, send a draft without it, or do not send."""
     default: Text | None = None
-    """The address of the picture that stands in, with `on_error: default`."""
+    """The address of the replacement picture, with `on_error: default`."""
 
     def check(self) -> None:
         if (self.on_error == "default") is (self.default is None):
@@ -362,22 +370,23 @@ class ImageValue(Strict):
 
 
 class ForEach(Valued):
-    """A list in the payload: one thing for each item of a list, or of several lists side by side. Empty things are left out."""
+    """A list in the payload with one entry for each item of a list, or of several parallel lists. Empty entries are left out."""
 
     for_each: Value
-    """The list. Where `as` has several names: as many lists, whose first items belong together, and so on; they are as long as
-    each other (keep empty parts with {split: X, keep_empty: true})."""
+    """The list. If `as` has several names: as many parallel lists of the same length (keep empty parts with {split: X,
+    keep_empty: true}).
+    """
     names: Annotated[tuple[ItemName, ...], OneOrMany()] = Field(alias="as", min_length=1)
-    """What the item is called in `give`: item for $item."""
+    """The name of the item in `give`: item for $item."""
     give: Value
-    """What is made of each item."""
+    """The entry to make from each item."""
 
     def check(self) -> None:
         if len(set(self.names)) < len(self.names):
-            raise mistake("one name stands twice under `as`", "give each list's item a name of its own")
+            raise mistake("one name occurs twice under `as`", "give each list's item a name of its own")
         if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
             raise mistake(
-                f"`as` has {len(self.names)} names, and `for_each` not as many lists", "write for_each: [A, B], as: [a, b]"
+                f"`as` has {len(self.names)} names, and `for_each` another number of lists", "write for_each: [A, B], as: [a, b]"
             )
 
 
@@ -388,12 +397,12 @@ class Items(RootModel[Annotated[tuple["Value", ...], Field(min_length=1)]]):
 
 
 class Fields(RootModel[dict[str, "Value"]]):
-    """An object: named fields, each with its value. A dotted name reaches into an object; empty fields are left out."""
+    """An object: named fields with values. A dotted name is a field of an inner object; empty fields are left out."""
 
     model_config = {"frozen": True}
 
     def unfolded(self, loc: Loc = ()) -> tuple[dict[str, object], list[Loc]]:
-        """Return each name with its value and place, or the names inside it; and the places of what is filled twice."""
+        """Return the nested fields, each with its value and position, and the positions of fields that are set twice."""
         root: dict[str, object] = {}
         taken: list[Loc] = []
         for dotted, value in self.root.items():
@@ -413,27 +422,27 @@ class Fields(RootModel[dict[str, "Value"]]):
 
 
 class ListEntry(Strict):
-    """An object in a list of the payload that is wanted only under a condition, or only with some of its fields.
+    """An object in a list of the payload, sent only under a condition or with certain fields.
 
-    Its other keys are its fields. It is left out, as any object in a list, where all that comes from the row is empty.
+    Its other keys are its fields. Like any object in a list, it is left out if all its values from the row are empty.
     """
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Value]
 
     when: Condition | None = None
-    """Leave the object out where this does not hold."""
+    """Leave the object out if this condition is false."""
     require: Annotated[tuple[Text, ...], OneOrMany()] = ()
-    """Leave the object out where one of these fields of it is empty."""
+    """Leave the object out if one of these fields is empty."""
 
     @property
     def fields(self) -> Fields:
-        """Its fields."""
+        """The fields of the object."""
         return Fields.model_construct(self.__pydantic_extra__)
 
 
 COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
-"""Keys that stand beside a marker, and never in an object of the payload."""
+"""Keys that accompany a marker, and never occur in an object of the payload."""
 
 
 def _kind_of_value(value: object) -> str:
@@ -469,6 +478,6 @@ Value = Annotated[
     | Annotated[Meta, Tag("value:meta")],
     Discriminator(_kind_of_value),
 ]
-"""A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
+"""A constant text, `$name`, a list, an object, or a block that gives the value's source."""
 MARKERS = tuple(word for word in union_members(Value) if word not in {"text", "list", "object", "entry"})
-"""The keys that say what kind of value a block is."""
+"""The keys that name the kind of a value."""

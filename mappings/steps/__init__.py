@@ -1,1 +1,1 @@
-"""The closed vocabulary of steps, one module per subject: each step's parameters beside the function that they drive."""
+"""The closed vocabulary of steps, one module per subject, each step with its parameters and function."""

@@ -1,7 +1,7 @@
-"""The steps that read days and times in ordered formats: `date`, `time`, `datetime`, `date_range` and `dates`.
+"""Steps that parse days and times by ordered formats: `date`, `time`, `datetime`, `date_range` and `dates`.
 
-A range or a list may leave out in one day what the other says: 3-5 May 2026; 28 Feb - 2 Mar 2026; 3, 5 and 7 May 2026. A
-refusal shows the partner's editor how to write it, in plain words.
+In a range or list, a day may omit what a neighbour has: 3-5 May 2026; 28 Feb - 2 Mar 2026; 3, 5 and 7 May 2026. Refusals carry
+examples for the partner's editor.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _MOST = 1000
 
 
 def _parse_season(text: object) -> date:
-    """Read a year as its first day."""
+    """Parse a year to its first day, or an ISO date."""
     try:
         day = date.fromisoformat(f"{text}-01-01" if re.fullmatch("[0-9]{4}", str(text)) else str(text))
     except ValueError:
         day = date.min
     if day.year < EARLIEST_YEAR:
-        raise mistake(f'"{text}" says no year', 'write a year, "2026", or the first day of a season, "2026-09-01"')
+        raise mistake(f'"{text}" has no year', 'write a year, "2026", or the first day of a season, "2026-09-01"')
     return day
 
 
@@ -65,11 +65,11 @@ Season = Annotated[
         " Without it, a format needs the year."
     ),
 ]
-"""The first day of twelve months in which every day has its year."""
+"""The first day of the twelve months that determine a missing year."""
 
 
 class Formatted(Step):
-    """A step that reads in ordered formats, with names in one language."""
+    """A step with ordered formats, and names in one language."""
 
     formats: Texts
     locale: Text = Field(
@@ -78,7 +78,7 @@ class Formatted(Step):
 
     @property
     def forms(self) -> tuple[Format, ...]:
-        """The compiled formats; a wrong one is the author's mistake."""
+        """The compiled formats; a wrong one is a mistake of the author."""
         try:
             return tuple(compile_format(spelling, self.locale) for spelling in self.formats)
         except FormatError as error:
@@ -90,7 +90,7 @@ class Formatted(Step):
 
     @abstractmethod
     def _check(self, form: Format) -> None:
-        """Refuse a format that this step cannot use."""
+        """Raise a mistake for a format that this step cannot use."""
 
     def _read_first(self, reads: Iterable[Callable[[str], Any]], code: ReasonCode = ReasonCode.NOT_A_DATE) -> Run:
         return read_first(reads, code, [form.example for form in self.forms])
@@ -118,7 +118,7 @@ class _Days(Formatted):
 
 
 class Date(_Days, name="date", family=Family.TIMES, gives=Kind.DATE):
-    """Read a calendar day in the first of these formats that fits the whole text; nothing is guessed.
+    """Parse a calendar day by the first of these formats that fits the whole text; nothing is guessed.
 
     Examples:
         {date: ["%Y-%m-%d", "%d/%m/%Y"]}: "3/4/2026" -> "2026-04-03"
@@ -135,7 +135,7 @@ class Date(_Days, name="date", family=Family.TIMES, gives=Kind.DATE):
 
 
 class Time(Formatted, name="time", family=Family.TIMES, gives=Kind.CLOCK):
-    """Read a time of day in the first of these formats that fits the whole text (`clock` needs no formats).
+    """Parse a time of day by the first of these formats that fits the whole text (`clock` needs no formats).
 
     Examples:
         {time: ["%H:%M", "%Hh%M", "%Hh"]}: "14h30" -> "14:30:00"
@@ -160,7 +160,7 @@ class Time(Formatted, name="time", family=Family.TIMES, gives=Kind.CLOCK):
 
 
 def _read_clock(form: Format, is_agreed: bool, text: str) -> date | time | EndOfDay | None:
-    """Read a time of day; 24:00 is written where the format writes 00:00."""
+    """Parse a time of day, including 24:00 for formats that parse 00:00."""
     clock = read_format(form, text)
     if clock is None and "24" in text and "H" in form.parts and read_format(form, text.replace("24", "00", 1)) == time():
         return day_end(is_agreed=is_agreed)
@@ -168,7 +168,7 @@ def _read_clock(form: Format, is_agreed: bool, text: str) -> date | time | EndOf
 
 
 class Datetime(_Days, name="datetime", family=Family.TIMES, gives=Kind.WALL):
-    """Read a date with its time. With `%z` in the format the result is a moment; without, `at` says in which zone it is.
+    """Parse a date and time. With `%z` in the format the result is a moment; otherwise use `at` to give its zone.
 
     Examples:
         {datetime: "%m/%d/%Y %H:%M"}: "3/15/2016 18:00" -> "2016-03-15T18:00:00"
@@ -183,7 +183,7 @@ class Datetime(_Days, name="datetime", family=Family.TIMES, gives=Kind.WALL):
 
     @property
     def result(self) -> Kind:
-        """A moment where every format reads an offset."""
+        """A moment if every format has an offset, else a wall time."""
         return Kind.MOMENT if all("z" in form.parts for form in self.forms) else Kind.WALL
 
     def _check(self, form: Format) -> None:
@@ -204,9 +204,9 @@ class _SeveralDays(_Days):
 
 
 class DateRange(_SeveralDays, name="date_range", family=Family.RANGES, gives=Kind.DATE):
-    """Read the first or the last day of a range such as 3-5 May 2026 or 28 Feb - 2 Mar 2026; a single day has no end.
+    """Parse the first or last day of a range such as 3-5 May 2026 or 28 Feb - 2 Mar 2026; a single day has no end.
 
-    What a format writes before the day may be missing in the last day, what it writes after it in the first.
+    The last day may omit what the format has before the day, the first day what it has after the day.
 
     Examples:
         {date_range: start, formats: "%d %B %Y"}: "3-5 May 2026" -> "2026-05-03"
@@ -233,9 +233,9 @@ class DateRange(_SeveralDays, name="date_range", family=Family.RANGES, gives=Kin
 
 
 class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, lists=Kind.DATE):
-    """Read a list of days, all in the first of these formats that fits them all; one that is none refuses the whole text.
+    """Parse a list of days by the first of these formats that fits them all; one wrong day refuses the whole text.
 
-    A day may leave out the month or the year if the next one writes it.
+    A day may omit the month or the year if the next day has it.
 
     Examples:
         {dates: "%d/%m/%Y"}: "3/5/2026; 10/5/2026" -> ["2026-05-03", "2026-05-10"]
@@ -246,14 +246,14 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
 
     formats: Texts = Field(alias="dates", min_length=1, description=_SPAN_FORMATS)
     by: Texts = Field(
-        default=(",", ";", "\n"), min_length=1, description="What stands between the days (default: , ; and line ends)."
+        default=(",", ";", "\n"), min_length=1, description="The separators between the days (default: , ; and line ends)."
     )
 
     def _check(self, form: Format) -> None:
         super()._check(form)
         inside = next((separator for separator in self.by if separator in form.example), None)
         if inside is not None:
-            hint = "say what else stands between the days, with by"
+            hint = "name another separator with by"
             raise mistake(f'the format "{form.spelling}" has "{inside}" within a day', hint)
 
     def function(self) -> Run:
@@ -263,7 +263,7 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
         def dates(text: str) -> list[Any]:
             texts = [part for part in (part.strip(SPACES) for part in cut.split(text)) if part]
             if len(texts) > _MOST:
-                raise Refusal(ReasonCode.NOT_A_DATE, f"at most {_MOST} days in one cell would be accepted")
+                raise Refusal(ReasonCode.NOT_A_DATE, f"at most {_MOST} days are allowed in one cell")
             tried: list[list[Any]] = []
             for form in forms:
                 try:
@@ -277,7 +277,7 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
             closest = min(tried, key=lambda days: days.count(None))
             place = closest.index(None)
             why = misread(texts[place], ReasonCode.NOT_A_DATE, [form.whole.example for form in forms])
-            hint = f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {why.hint}'
+            hint = f'item {place + 1} of {len(texts)}, "{texts[place]}", is not a date: {why.hint}'
             particulars = {"found": texts[place], **why.particulars}
             raise Refusal(ReasonCode.NOT_A_DATE, hint, detail=why.detail, particulars=particulars)
 

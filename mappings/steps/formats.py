@@ -1,7 +1,7 @@
-"""How days and times are written: formats in strptime notation, alone, in ranges and in lists; never a guess.
+"""Formats of days and times in strptime notation, for single values, ranges and lists.
 
-Formats are compiled to regular expressions, with the names of months and days of Unicode's CLDR (babel). `datetime.strptime`
-knows the names of the machine's locale only, and takes 4 us a date, which budget 3 does not have.
+Formats are compiled to regular expressions, with the names of months and days from Unicode's CLDR (babel). `datetime.strptime`
+knows only the names of the machine's locale, and takes 4 us a date, more than budget 3 allows.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _WIDTHS: tuple[Literal["abbreviated", "wide"], ...] = ("abbreviated", "wide")
 _PIECE = re.compile(r"%.?|\s+|[^%\s]+")
 _EXAMPLE = datetime(2026, 3, 31, 19, 30, tzinfo=UTC)
 EARLIEST_YEAR = 1900
-"""Before it a year is a slip of the pen (0026), and zones have no offsets of whole minutes."""
+"""Earlier years are typing errors (0026), and zones had no offsets of whole minutes."""
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EXAMPLES_SHOWN = 3
 _Values = dict[str, Any]
-"""What each directive of a format reads: a number, or the zone for `z`."""
+"""The parsed value of each directive: a number, or the zone for `z`."""
 DayEnd = Annotated[
     Literal["refuse", "next_day"],
     Field(description="24:00 is refuse (the default), or next_day: the midnight at which this day ends."),
@@ -55,11 +55,11 @@ DayEnd = Annotated[
 
 
 class FormatError(ValueError):
-    """A format that the language does not have, said to the author."""
+    """A format that is not valid, with a message for the author."""
 
 
 class NotRealError(ValueError):
-    """The text has the right shape, and still is no date; `detail` and `particulars` say so to the partner's editor."""
+    """A text in the right shape that is not a real date or time; `detail` and `particulars` are for the partner's editor."""
 
     def __init__(self, message: str, detail: Detail | None = None, particulars: Mapping[str, Particular] | None = None) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ def _calendar_names(letter: str, context: Literal["stand-alone", "format"], lang
 
 @lru_cache(maxsize=256)
 def _names_of(letter: str, language: str) -> dict[str, int]:
-    """Return what the words of a directive (`B`, `b`, `A`, `a` or `p`) mean: the month, the weekday from 0, the hours to add."""
+    """Return the meaning of a directive's words (`B`, `b`, `A`, `a` or `p`): the month, the weekday from 0, the hours to add."""
     found: dict[str, int] = {}
     if letter == "p":
         found |= {"am": 0, "pm": 12, "a.m.": 0, "p.m.": 12}
@@ -91,20 +91,20 @@ def _names_of(letter: str, language: str) -> dict[str, int]:
         return found
     for names in (_calendar_names(letter, "stand-alone", language), _calendar_names(letter, "format", language)):
         for number, name in names.items():
-            found |= dict.fromkeys((_fold(name), _fold(name).rstrip(".")), number)  # an abbreviation counts without its dot, too
+            found |= dict.fromkeys((_fold(name), _fold(name).rstrip(".")), number)  # an abbreviation may omit its dot
     return found
 
 
 def _fold(word: str) -> str:
-    """Return a word as words are compared: capitals do not count, nor does the dot of the Turkish i, which they change."""
+    """Return a word folded for comparison: without case, and without the dot of the Turkish i, which changes with case."""
     return unicodedata.normalize("NFC", word).casefold().replace("i\u0307", "i").replace("ı", "i")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One compiled format: `pattern` matches the whole text, `names` turns words into numbers, `parts` are its directives.
+    """One compiled format: `pattern` matches the whole text, `names` maps words to numbers, `parts` are its directives.
 
-    `example` shows people a text that it reads.
+    `example`: a text in this format.
     """
 
     spelling: str
@@ -115,17 +115,17 @@ class Format:
 
     @property
     def has_day(self) -> bool:
-        """True if a day and its month can be read."""
+        """Whether the format has a day and a month."""
         return "d" in self.parts and not self.parts.isdisjoint("mBb")
 
     @property
     def has_year(self) -> bool:
-        """True if the year can be read, in four digits or in two."""
+        """Whether the format has a year, of four digits or two."""
         return not self.parts.isdisjoint("Yy")
 
     @property
     def has_clock(self) -> bool:
-        """True if a time of day can be read: the hour of 24, or that of 12 with AM or PM."""
+        """Whether the format has a time of day: an hour of 24, or one of 12 with AM or PM."""
         return "H" in self.parts or {"I", "p"} <= self.parts
 
 
@@ -134,7 +134,7 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     """Compile one format; month, weekday and AM/PM names come from `language` (any locale name, such as `pt` or `pl_PL`).
 
     Raises:
-        FormatError: an unknown directive, or one that stands twice or cannot go with another.
+        FormatError: a directive is unknown, repeated or cannot be combined with another.
     """
     _locale(language)
     pieces = _PIECE.findall(spelling)
@@ -166,7 +166,7 @@ def _pattern(piece: str, names: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _example(piece: str, language: str) -> str:
-    """Write one piece of a format as a text would show it."""
+    """Return the example text for one piece of a format."""
     match piece:
         case "%B" | "%b":
             return _calendar_names(piece[1], "format", language)[_EXAMPLE.month]
@@ -181,9 +181,9 @@ def _example(piece: str, language: str) -> str:
 
 
 def read_format(form: Format, text: str, season: date | None = None) -> date | time | None:
-    """Return the date, the time or both that the whole text writes in this format, or None if it has another shape.
+    """Parse the whole text to a date, a time or both; return None if it does not match the format.
 
-    With `%z` the result is aware. `season`: a day without a year is in the twelve months from that day on.
+    With `%z` the result is aware. `season`: the first of the twelve months that determine a missing year.
 
     Raises:
         NotRealError: there is no such day, or it falls on another weekday.
@@ -202,7 +202,7 @@ def read_format(form: Format, text: str, season: date | None = None) -> date | t
 
 
 def _values_of(form: Format, text: str) -> _Values | None:
-    """Return what each directive of the format reads in the whole text, or None if it has another shape."""
+    """Return the value of each directive in the whole text, None if it does not match the format."""
     found = form.pattern.fullmatch(text)
     if found is None:
         return None
@@ -221,7 +221,7 @@ def _values_of(form: Format, text: str) -> _Values | None:
 
 
 def zone_of(offset: str) -> timezone:
-    """Return the zone of an offset as a text writes it."""
+    """Return the time zone of an offset such as +01:00 or Z."""
     if offset.upper() in ("Z", "UTC"):
         return UTC
     digits = offset[1:].replace(":", "").ljust(4, "0")
@@ -230,7 +230,7 @@ def zone_of(offset: str) -> timezone:
 
 
 def _day_of(values: _Values, season: date | None) -> date:
-    """Return the day that these directives say; raises as `read_format`."""
+    """Return the day of these directive values; raises as `read_format`."""
     month = next((values[part] for part in "mBb" if part in values), 0)
     if "Y" in values:
         year = values["Y"]
@@ -252,12 +252,12 @@ def _day_of(values: _Values, season: date | None) -> date:
 def check_year(year: int) -> None:
     """Raise NotRealError for a year before 1900."""
     if year < EARLIEST_YEAR:
-        message = f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}"
+        message = f"expected a year from {EARLIEST_YEAR} to 9999, not {year}"
         raise NotRealError(message, Detail.WRONG_YEAR, {"year": str(year), "earliest": str(EARLIEST_YEAR)})
 
 
 def real_day(year: int, month: int, day: int) -> date:
-    """Return a day of the calendar, or raise NotRealError."""
+    """Return a day of the calendar; raise NotRealError if there is none."""
     try:
         return date(year, month, day)
     except ValueError:
@@ -267,16 +267,16 @@ def real_day(year: int, month: int, day: int) -> date:
 
 
 def day_end(*, is_agreed: bool) -> EndOfDay:
-    """Return what 24:00 is, or raise NotRealError where the feed does not say that it ends the day."""
+    """Return the value of 24:00; raise NotRealError unless the feed accepts it as the end of the day."""
     if is_agreed:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date", Detail.MIDNIGHT)
 
 
 def read_first(reads: Iterable[Callable[[str], Any]], code: ReasonCode, examples: Iterable[str]) -> Callable[[str], Any]:
-    """Return the function that gives what the first of the readers that does not return None reads in a text.
+    """Return a function that tries the parsers in order and caches the result (budget 3: days and times recur in a feed).
 
-    It raises Refusal where none does, or one raises NotRealError. Feeds repeat their days and times (budget 3).
+    It raises Refusal if all return None, or one raises NotRealError.
     """
     readers, shown = tuple(reads), tuple(examples)
 
@@ -296,13 +296,13 @@ def read_first(reads: Iterable[Callable[[str], Any]], code: ReasonCode, examples
 
 
 def misread(text: str, code: ReasonCode, examples: Iterable[str]) -> Refusal:
-    """Return the refusal of a text that no format reads; one without a digit (TBA) says that nothing is known yet."""
+    """Return the refusal of a text that no format matches; a text without a digit (TBA) counts as not yet known."""
     shown = tuple(dict.fromkeys(examples))[:_EXAMPLES_SHOWN]
     wanted = "write it like " + " or ".join(f'"{example}"' for example in shown)
     if any(map(str.isdigit, text)):
         return Refusal(code, wanted, particulars={"examples": shown})
     what, detail = ("time", Detail.NO_TIME) if code is ReasonCode.NOT_A_TIME else ("date", Detail.NO_DATE)
-    hint = f'"{text}" says no {what}: {wanted}, or let the feed say what becomes of such rows, with on_error or a skip rule'
+    hint = f'"{text}" is not a {what}: {wanted}, or handle such rows in the mapping, with on_error or a skip rule'
     return Refusal(code, hint, detail=detail, particulars={"examples": shown})
 
 
@@ -315,17 +315,17 @@ _OPENING = re.compile(rf"(?:{OPENING_WORDS.replace(', ', '|')})\s+(?=\S)", re.IG
 
 @dataclass(frozen=True, slots=True)
 class SpanFormat:
-    """A format, with its forms for a day whose month or year stands with a later day, or with an earlier one."""
+    """A format, with shortened forms for days that share their month or year with a neighbour."""
 
     whole: Format
     earlier: tuple[Format, ...]
-    """What may stand before the text that ends the span: the beginning of the format, up to the day at least."""
+    """Forms before the last day: the beginning of the format, at least up to the day."""
     later: tuple[Format, ...]
-    """What may stand after the text that begins it: the end of the format, from the day at the latest."""
+    """Forms after the first day: the end of the format, from the day or earlier."""
 
 
 def span_format(whole: Format, language: str) -> SpanFormat:
-    """Work out the shorter forms of a format."""
+    """Return the shortened forms of a format."""
     tokens = _PIECE.findall(whole.spelling)
     places = [place for place, piece in enumerate(tokens) if re.fullmatch("%[A-Za-z]", piece)]
     day = tokens.index("%d")
@@ -343,10 +343,10 @@ def span_format(whole: Format, language: str) -> SpanFormat:
 
 
 def read_span(form: SpanFormat, text: str, season: date | None = None) -> tuple[date, date | None] | None:
-    """Return the first and the last day that the whole text writes (None: it writes one day), or None.
+    """Parse a range to its first and last day (None: a single day); return None if the text is neither.
 
     Raises:
-        NotRealError: there is no such day, the range can be cut in two places, or it ends before it begins.
+        NotRealError: there is no such day, the range can be split in two places, or it ends before it begins.
     """
     if len(text) > _LONGEST:
         return None
@@ -370,10 +370,10 @@ def read_span(form: SpanFormat, text: str, season: date | None = None) -> tuple[
 
 
 def read_listed(form: SpanFormat, texts: list[str], season: date | None = None) -> list[date | None]:
-    """Return the day that each text writes, None where it writes none; what it leaves out stands with the next.
+    """Parse each text to a day, None if it is not one; a shortened day is completed from the next.
 
     Raises:
-        NotRealError: there is no such day; it names the text.
+        NotRealError: there is no such day; the message names the text.
     """
     days: list[date | None] = []
     following: _Values = {}
@@ -395,7 +395,7 @@ def _readings(forms: tuple[Format, ...], text: str) -> list[_Values]:
 
 
 def _complete(first: _Values, last: _Values, *, needs_year: bool) -> tuple[_Values, _Values] | None:
-    """Complete each from the other, or return None where both leave the same thing out."""
+    """Complete the values of each day from the other; return None if both lack the same part."""
     for letters, is_needed in ((set("mBb"), True), (set("Yy"), needs_year)):
         said = {letter: value for values in (last, first) for letter, value in values.items() if letter in letters}
         if not said and is_needed:

@@ -18,7 +18,7 @@ _without_accents = normaliser(("accents", "case"))
 
 
 class Split(Step, name="split", family=Family.LISTS, gives=Kind.LIST, refuses=False):
-    """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step.
+    """Split a text at every separator. Parts are trimmed; empty ones are dropped unless `keep_empty` is set.
 
     Examples:
         {split: ","}: "jazz, blues,," -> ["jazz", "blues"]
@@ -33,7 +33,7 @@ class Split(Step, name="split", family=Family.LISTS, gives=Kind.LIST, refuses=Fa
     @classmethod
     def _check_separators(cls, separators: tuple[str, ...]) -> tuple[str, ...]:
         if "" in separators:
-            raise mistake("a separator is empty", "write the sign that stands between the parts")
+            raise mistake("a separator is empty", "write the character between the parts")
         return separators
 
     def apply(self, text: str) -> list[str]:
@@ -88,20 +88,20 @@ def last(parts: list[Any]) -> Any:
 
 
 class JoinParts(Step, name="join", family=Family.LISTS, takes=Kind.LIST, refuses=False):
-    """Put the parts of a list together, with a text between them.
+    """Join the parts of a list with a separator.
 
     Examples:
         {join: ", "}: ["Porto", "Lisboa"] -> "Porto, Lisboa"
     """
 
-    separator: Text = Field(alias="join", description="What stands between the parts.")
+    separator: Text = Field(alias="join", description="The separator.")
 
     def apply(self, parts: list[Any]) -> str:
         return self.separator.join([part if type(part) is str else text_of(part) for part in parts])
 
 
 class Span(Step):
-    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
+    """A step that keeps a span from one position to another, both included; 1 is the first, -1 the last."""
 
     first: int
     last: int | None
@@ -153,7 +153,7 @@ def count(parts: list[Any]) -> int:
 
 @plain_step("sort", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False)
 def sort(parts: list[Any]) -> list[Any]:
-    """Put the parts of a list in order; capitals and accents do not count.
+    """Sort the parts of a list, ignoring case and accents.
 
     Examples:
         sort: ["Porto", "Évora", "lisboa"] -> ["Évora", "lisboa", "Porto"]
@@ -163,7 +163,7 @@ def sort(parts: list[Any]) -> list[Any]:
 
 @plain_step("unique", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False)
 def unique(parts: list[Any]) -> list[Any]:
-    """Drop the parts that already stand earlier in the list.
+    """Drop the parts that occur earlier in the list.
 
     Examples:
         unique: ["jazz", "blues", "jazz"] -> ["jazz", "blues"]
@@ -175,7 +175,7 @@ def unique(parts: list[Any]) -> list[Any]:
 
 def _check_every(text: str) -> str:
     if compile_pattern(text).prefers_nothing:
-        raise mistake(f'"{text}" finds nothing, again and again: *? and ?? take as little as they can', "write *, + or +?")
+        raise mistake(f'"{text}" matches the empty text everywhere: *? and ?? match as little as they can', "write *, + or +?")
     return text
 
 
@@ -183,7 +183,7 @@ EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
 
 
 class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
-    r"""Keep what the pattern finds first: its first group, or all of it. Refuses a text without it.
+    r"""Keep the first match of the pattern: its first group, or all of it. Refuses a text without a match.
 
     Examples:
         {regex_extract: 'desde (\d+) €'}: "desde 15 €" -> "15"
@@ -200,7 +200,7 @@ class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
     def check(self) -> None:
         groups = compile_pattern(self.pattern).groups
         if self.group is not None and self.group > groups:
-            raise mistake(f"there is no group {self.group} in the pattern", f"it has {groups}, and 0 is all that it finds")
+            raise mistake(f"there is no group {self.group} in the pattern", f"it has {groups}; 0 is the whole match")
 
     def function(self) -> Run:
         pattern = compile_pattern(self.pattern)
@@ -209,14 +209,14 @@ class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
         def extract(text: str) -> str:
             found = pattern.search(short_enough(text))
             if found is None:
-                raise Refusal(ReasonCode.BAD_TEXT, f"a text that matches {self.pattern} would be accepted")
+                raise Refusal(ReasonCode.BAD_TEXT, f"expected a text that matches {self.pattern}")
             return found.groups[group] or ""
 
         return extract
 
 
 class RegexAll(Step, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
-    r"""Collect everything the pattern finds, as a list.
+    r"""Return all matches of the pattern as a list.
 
     Examples:
         {regex_all: '#(\w+)'}: "#jazz #blues" -> ["jazz", "blues"]
@@ -238,13 +238,13 @@ class RegexAll(Step, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
 
 
 class RegexSplit(Step, name="regex_split", family=Family.PATTERNS, gives=Kind.LIST):
-    r"""Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped.
+    r"""Split a text at every match of the pattern; the parts are trimmed, empty ones are dropped.
 
     Examples:
         {regex_split: '\s+(?:e|y|and)\s+|,'}: "jazz, blues and fado" -> ["jazz", "blues", "fado"]
     """
 
-    pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2): what stands between the parts.")
+    pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2) that matches the separators.")
 
     def function(self) -> Run:
         pattern = compile_pattern(self.pattern)
@@ -260,21 +260,21 @@ class RegexSplit(Step, name="regex_split", family=Family.PATTERNS, gives=Kind.LI
 
 
 class RegexReplace(Step, name="regex_replace", family=Family.PATTERNS):
-    r"""Replace every match of a pattern; `\1` is what its first group found.
+    r"""Replace every match of a pattern; `\1` is the text of its first group.
 
     Examples:
         {regex_replace: '\s*\(.*?\)', with: ''}: "Hamlet (premiere)" -> "Hamlet"
     """
 
     pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
-    new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
+    new: Text = Field(default="", alias="with", description=r"The replacement; \1 is the first group.")
 
     def check(self) -> None:
         try:
             compile_pattern(self.pattern).replacing(self.new)
         except (re.error, IndexError) as error:
             hint = r"\1 is what the first group of the pattern found, \\ a backslash"
-            raise mistake(f'"{self.new}" cannot stand for a match: {error}', hint) from None
+            raise mistake(f'"{self.new}" is not a valid replacement: {error}', hint) from None
 
     def function(self) -> Run:
         replaced = compile_pattern(self.pattern).replacing(self.new)

@@ -1,4 +1,4 @@
-"""The steps `map`, `lookup`, `last_in` and `country`: a text is found as a whole, by its beginning, a word, or a pattern."""
+"""The steps `map`, `lookup`, `last_in` and `country`, which find a text as a whole, by its beginning, a word, or a pattern."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ MatchWord = Literal["whole", "prefix", "keyword", "regex"]
 Match = Annotated[
     MatchWord,
     Field(
-        description="How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest"
-        " counts; keyword: the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the"
-        " first in the list counts."
+        description="How a value matches a key of the list. whole: they are equal; prefix: it begins with the key, the longest"
+        " wins; keyword: it contains the key as a whole word; regex: the key is a pattern that matches in it. Of several keys"
+        " the first in the list wins."
     ),
 ]
 SEPARATOR = "\x1f"
-"""Between the parts of a key of several values."""
+"""Separates the parts of a key made of several values."""
 _MEMO = 4096
 Found = Result | list[Result]
 Find = Callable[[str], Found]
-"""Returns what a list says of a key, or raises Refusal."""
+"""Returns the result for a key, or raises Refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a list is searched: the first `keys` columns are the key, `take` (or all others) the result.
+    """How a list is searched. The first `keys` columns are the key, `take` (or all others) the result.
 
-    `many`: a key may have several results, and all are wanted. `keeps`: a value that is not in the list stays as it is.
+    `many`: a key may have several results, and all are returned. `keeps`: a value that is not in the list is left unchanged.
     """
 
     keys: int = 1
@@ -56,7 +56,7 @@ class Search:
 
     @property
     def form(self) -> Callable[[str], str]:
-        """The function that brings a key to the form in which keys are compared."""
+        """A function that normalises a key for comparison."""
         if self.match == "regex":
             return str
         normalise = normaliser(self.ignore)
@@ -69,7 +69,7 @@ def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tupl
 
 
 def _check_match(keys: Iterable[str], search: Search) -> None:
-    """Raise a mistake where a key is no pattern, or what is to be ignored cannot be."""
+    """Raise a mistake if a key is not a valid pattern, or cannot ignore the given differences."""
     if search.match == "regex":
         for key in keys:
             parse_pattern(key)
@@ -80,10 +80,10 @@ def _check_match(keys: Iterable[str], search: Search) -> None:
 
 
 def check_columns(table: Table | None, search: Search) -> None:
-    """Check that a table has the columns a lookup needs, and one row a key unless `many` are meant.
+    """Check that a table has the columns of a lookup and, unless `many`, one result per key.
 
     Raises:
-        PydanticCustomError: what is wrong, for the author of the feed.
+        PydanticCustomError: a mistake, worded for the author.
     """
     if table is None:
         return
@@ -103,7 +103,7 @@ def check_columns(table: Table | None, search: Search) -> None:
     for key, result in zip(map(search.form, keys), _results_of(table, search), strict=True):
         if said.setdefault(key, result) != result and not search.many:
             shown = key.replace(SEPARATOR, ", ")
-            raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
+            raise mistake(f'{table.name} has different results for "{shown}"', "write many: true if several results are meant")
 
 
 def _keys_of(table: Table, search: Search) -> list[str]:
@@ -111,7 +111,7 @@ def _keys_of(table: Table, search: Search) -> list[str]:
 
 
 def _results_of(table: Table, search: Search) -> list[Result]:
-    """Return what each row says: the text of one column, or the filled ones of several."""
+    """Return the result of each row: the text of one column, or the filled ones of several."""
     places = {column: table.columns.index(column) for column in split_columns(table, search.keys, search.take)[1]}
     if len(places) == 1:
         return [cells[place] for place in places.values() for cells in table.rows]
@@ -119,7 +119,7 @@ def _results_of(table: Table, search: Search) -> list[Result]:
 
 
 def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
-    """Return the function that gives the places of the keys that a text meets: of the best, or where many are meant, of all."""
+    """Return a function that finds the positions of the keys that match a text: the best match, or all if `many`."""
     form = search.form
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
@@ -147,12 +147,12 @@ def _test(key: str, search: Search) -> Callable[[str], bool]:
 
 
 def table_finder(table: Table, search: Search) -> Find:
-    """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
+    """Return a function that looks up a key in a table; parts of a key are separated by SEPARATOR."""
     return _finder(_keys_of(table, search), _results_of(table, search), search, table.met)
 
 
 def _finder(keys: Sequence[str], results: Sequence[Result], search: Search, noted: set[int] | None = None) -> Find:
-    """Return the lookup of a key in keys with their results; the places that are found are `noted`."""
+    """Return a function that looks up a key in a list; the positions found are added to `noted`."""
     places_of, known = places_met(keys, search), tuple(dict.fromkeys(key.replace(SEPARATOR, ", ") for key in keys))
 
     @lru_cache(maxsize=_MEMO)
@@ -166,7 +166,7 @@ def _finder(keys: Sequence[str], results: Sequence[Result], search: Search, note
         for place in places:
             if results[place] not in found:
                 found.append(results[place])
-        return found if search.many else found[-1]  # of keys of a map that compare alike, the last counts
+        return found if search.many else found[-1]  # of equal keys of a map, the last is used
 
     def find(key: str) -> Found:
         found = answer(key)
@@ -178,10 +178,10 @@ def _finder(keys: Sequence[str], results: Sequence[Result], search: Search, note
 
 
 def _miss(key: str, known: tuple[str, ...], match: MatchWord = "whole") -> Refusal:
-    """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
+    """Return the refusal of a key that is not in a list, with the nearest key or some of the known ones."""
     near = nearest(key, known) if match == "whole" else ""
     if near:
-        hint = f'is "{near}" meant? Otherwise add "{key}" to the list'
+        hint = f'did you mean "{near}"? Otherwise add "{key}" to the list'
         return Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=key, detail=Detail.NEAR_LOOKUP, particulars={"near": near})
     some = ", ".join(f'"{word}"' for word in known[:5])
     hint, detail = f"the list has {some}{', ...' if len(known) > 5 else ''}", Detail.SOME_OF_LOOKUP if known else None
@@ -189,9 +189,9 @@ def _miss(key: str, known: tuple[str, ...], match: MatchWord = "whole") -> Refus
 
 
 def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
-    """Return the function that explains a miss of several values: the place of the first unknown one, and its refusal.
+    """Return a function that explains a failed lookup of several values: the index of the first unknown one, and its refusal.
 
-    What stands beside the values before it is what would be accepted there.
+    Known values are those that occur in the table together with the values before it.
     """
     normalise = normaliser(search.ignore)
 
@@ -222,27 +222,27 @@ class _Lookup(Step):
     def check(self) -> None:
         if self.on_miss is not None and self.on_error is not None:
             raise mistake(
-                "on_miss and on_error say the same thing twice: a miss is all that a lookup refuses", "write one of them"
+                "on_miss and on_error mean the same: a lookup refuses only values that are not in its list", "write one of them"
             )
 
     @property
     def policy(self) -> Policy | None:
-        """A miss is the one refusal of a lookup; `on_error` means the same."""
+        """The author's policy for a miss; `on_error` means the same as `on_miss`."""
         return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
 
     @property
     def leaves_refusals(self) -> bool:
-        """What a list does not know may be kept."""
+        """Whether a miss is decided by the value's own policy."""
         return self.policy is None and not self.keeps
 
     @property
     def keeps(self) -> bool:
-        """Whether a value that is not in the list stays as it is."""
+        """Whether a value that is not in the list is left unchanged."""
         return self.on_miss == "keep"
 
 
 class Map(_Lookup, name="map", family=Family.LOOKUPS):
-    """Replace a value by what stands beside it in a list written here.
+    """Replace a value by its entry in a list in the mapping file.
 
     Examples:
         {map: {SEG: MO, TER: TU}}: "SEG" -> "MO"
@@ -271,12 +271,12 @@ class Map(_Lookup, name="map", family=Family.LOOKUPS):
 
     @property
     def search(self) -> Search:
-        """How the list is searched."""
+        """The parameters of a search in the list."""
         return Search(ignore=self.ignore, many=self.gives_several, match=self.match, keeps=self.keeps)
 
     @property
     def gives_several(self) -> bool:
-        """A list where a value becomes several."""
+        """Whether a value may become several."""
         return any(len(texts) > 1 for texts in self.table.values())
 
 
@@ -292,17 +292,17 @@ class _TableLookup(_Lookup):
 
     @property
     def search(self) -> Search:
-        """How the file is searched."""
+        """The parameters of a search in the lookup file."""
         return Search(take=self.take, ignore=self.ignore, many=self.many, keeps=self.keeps)
 
     @property
     def result(self) -> Kind:
-        """A text where one column is taken by name."""
+        """Text if one column is taken by name; otherwise the rows decide."""
         return Kind.TEXT if self.take is not None and len(self.take) == 1 else Kind.UNKNOWN
 
     @property
     def gives_several(self) -> bool:
-        """A list where a key may have several rows."""
+        """Whether a key may have several rows."""
         return self.many
 
     @model_validator(mode="after")
@@ -312,7 +312,7 @@ class _TableLookup(_Lookup):
 
 
 class Lookup(_TableLookup, name="lookup", family=Family.LOOKUPS, gives=Kind.ANY):
-    """Replace a value by what a CSV file says of it: its first column is the key, the others are the result.
+    """Replace a value by its row in a CSV file: the first column is the key, the others are the result.
 
     Examples:
         {lookup: categories.csv}: "categories/music/jazz" -> "music"
@@ -326,12 +326,12 @@ class Lookup(_TableLookup, name="lookup", family=Family.LOOKUPS, gives=Kind.ANY)
 
     @property
     def search(self) -> Search:
-        """How the file is searched."""
+        """The parameters of a search in the lookup file."""
         return replace(super().search, match=self.match)
 
 
 class LastIn(_TableLookup, name="last_in", family=Family.LOOKUPS, takes=Kind.LIST, gives=Kind.ANY):
-    """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`.
+    """Look up the last segment of a path that is in the CSV file: `a/b/new` falls back to the result for `b`.
 
     Examples:
         {last_in: categories.csv}: ["categories", "music", "fado-vadio"] -> "music"
@@ -352,13 +352,13 @@ class LastIn(_TableLookup, name="last_in", family=Family.LOOKUPS, takes=Kind.LIS
                     return find(segment)  # type: ignore[no-any-return] # a compiled lookup gives what the table holds
                 except Refusal as refusal:
                     refusals.append(refusal)
-            raise refusals[0]  # of the last segment, which the partner is likelier to have meant
+            raise refusals[0]  # for the last segment, which the partner most likely meant
 
         return last_in
 
 
 _NOT_COUNTRIES = "AAA ASC BUR CPT DDR DGA FXX TAA TMP YMD ZAR ZZZ"
-"""What the CLDR knows beside the countries of today and its codes for private use (Q and X)."""
+"""Codes in the CLDR that are not countries of today; codes for private use (Q and X) are excluded separately."""
 ALPHA_3: Mapping[str, str] = {
     three: found[0]
     for three, found in sorted(get_global("territory_aliases").items())
@@ -368,16 +368,16 @@ ALPHA_3: Mapping[str, str] = {
     and three not in _NOT_COUNTRIES
     and not re.fullmatch("Q[M-Z].|X..", three)
 } | {"XKX": "XK"}
-"""ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
+"""ISO 3166-1: the two-letter code for each three-letter code. Kosovo has neither; the CLDR and the EU use XK."""
 LOCAL = "local"
-"""The languages that a country itself uses officially."""
+"""Stands for the official languages of each country."""
 same_country = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
 class Country(Step, name="country", family=Family.LOOKUPS):
-    """Read a country by its name in these languages, or by its ISO code of two or three letters, as the code of two.
+    """Convert a country, by its name in these languages or its ISO code of two or three letters, to the two-letter code.
 
-    Capitals, accents, spaces and punctuation do not count. The names are those of the Unicode CLDR, and some in wide use.
+    Case, accents, spaces and punctuation are ignored. Names are those of the Unicode CLDR, and some common others.
 
     Examples:
         {country: [en, pt]}: "Alemanha" -> "DE"
@@ -410,8 +410,8 @@ class Country(Step, name="country", family=Family.LOOKUPS):
             code = codes.get(same_country(text))
             if code is None:
                 near = nearest(text, known)
-                wanted = "the name of a country, or a code such as PT or PRT, would be accepted"
-                hint, detail = (f'is "{near}" meant?', Detail.NEAR_LOOKUP) if near else (wanted, None)
+                wanted = "expected the name of a country, or a code such as PT or PRT"
+                hint, detail = (f'did you mean "{near}"?', Detail.NEAR_LOOKUP) if near else (wanted, None)
                 raise Refusal(ReasonCode.NOT_IN_LOOKUP, hint, found=text, detail=detail, particulars={"near": near})
             return code
 
@@ -420,7 +420,7 @@ class Country(Step, name="country", family=Family.LOOKUPS):
 
 @lru_cache(maxsize=32)
 def country_codes(languages: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the code of two letters for each name (as names are compared); a name that two countries share is left out."""
+    """Return the two-letter code for each normalised name of a country; a name that two countries share is left out."""
     found: dict[str, set[str]] = {}
     for name, code in _names(languages):
         found.setdefault(same_country(name), set()).add(code)

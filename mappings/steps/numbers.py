@@ -1,6 +1,6 @@
-"""Steps that read numbers, prices, and yes and no, as one language or feed writes them.
+"""Steps that parse numbers, prices, and yes or no, in the notation of a language or feed.
 
-Prices are read here because libraries read one amount only, and guess the currency of a sign and the decimal sign.
+Prices are parsed here because libraries parse only one amount, and guess the currency of a sign and the decimal sign.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST = 40
 
 
 class Number(Step, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
-    """Read a number; the decimal sign is said, never guessed, and thousands may be grouped by the other sign or a space.
+    """Parse a number with the given decimal sign; thousands may be grouped by the other sign or a space.
 
     Examples:
         {number: ","}: "1.250,50" -> "1250.50"
@@ -43,43 +43,43 @@ class Number(Step, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
         text = text.strip()
         if len(text) > _LONGEST or not _SHAPES[self.decimal_sign].fullmatch(text):
             example = f"1250{self.decimal_sign}50"
-            raise Refusal(ReasonCode.NOT_A_NUMBER, f"a number like {example} would be accepted", particulars={"example": example})
+            raise Refusal(ReasonCode.NOT_A_NUMBER, f"expected a number like {example}", particulars={"example": example})
         whole, _, decimals = text.partition(self.decimal_sign)
         digits = re.sub(r"[^\d+-]", "", whole)
         return Decimal(f"{digits}.{decimals}" if decimals else digits)
 
 
 class Round(Step, name="round", family=Family.NUMBERS, takes=Kind.NUMBER, gives=Kind.NUMBER):
-    """Round a number to so many decimals; halves go away from zero, as in commerce.
+    """Round a number to so many decimals; halves are rounded away from zero.
 
     Examples:
         {round: 0}: "12.50" -> "13"
         {round: 2}: "12.344" -> "12.34"
     """
 
-    decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
+    decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals to keep.")
 
     def apply(self, number: Decimal | int) -> Decimal:
         try:
             return Decimal(number).quantize(Decimal(1).scaleb(-self.decimals), rounding=ROUND_HALF_UP)
         except InvalidOperation:
-            raise Refusal(ReasonCode.NOT_A_NUMBER, "a number of at most 15 digits would be accepted") from None
+            raise Refusal(ReasonCode.NOT_A_NUMBER, "expected a number of at most 15 digits") from None
 
 
 _USES = chain.from_iterable(get_global("territory_currencies").values())
 CURRENCY_CODES = frozenset(code for code, _, end, is_tender in _USES if is_tender and not end) | {"SVC"}
-"""ISO 4217 by the CLDR, without funds, metals and codes for testing."""
+"""ISO 4217 codes from the CLDR, without funds, metals and codes for testing."""
 Sign = Literal[".", ",", "either"]
 _LONGEST_PRICE = 2_000
 _NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
 _AMOUNT = re.compile(r"(?P<whole>\d{1,3}(?P<group>[.,' ])\d{3}(?:(?P=group)\d{3})*|\d+)(?:(?P<sign>[.,])(?P<decimals>\d{1,2}))?")
 _Token = tuple[str, str]
-"""What it is, by the name of its group in the scanner, and its text."""
+"""The kind of a token, by its group in the scanner, and its text."""
 
 
 @cache
 def _vocabulary() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Return the signs and words of prices by what they mean, each with the codes of its currencies."""
+    """Return the signs and words of prices by their meaning, each with its currency codes."""
     sections = yaml.load(Path(__file__).with_name("prices.yaml").read_text("utf-8"), yaml.BaseLoader)  # noqa: S506 - makes texts only
     by_codes = {name: section if isinstance(section, dict) else {"": section} for name, section in sections.items()}
     return {
@@ -89,7 +89,7 @@ def _vocabulary() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 
 
 class _Number(NamedTuple):
-    """A number of the text, by the place of its token, and the sign or word of its currency, "" without."""
+    """A number in the text: the index of its token, its digits, and its currency sign or word ("" if none)."""
 
     place: int
     digits: str
@@ -97,9 +97,9 @@ class _Number(NamedTuple):
 
 
 def _with_units(tokens: Sequence[_Token]) -> list[_Number]:
-    """Give each number the currency right before it, or else right behind it; none serves twice.
+    """Assign to each number the currency directly before it, or else after it; each currency is used once.
 
-    The two ends of a range share the one currency that is written: `5 a 10 reais`, `EUR 5 - 10`.
+    Both ends of a range share a single currency: `5 a 10 reais`, `EUR 5 - 10`.
     """
     used: set[int] = set()
     numbers: list[_Number] = []
@@ -122,7 +122,7 @@ def _read_amount(digits: str, sign: Sign, currency: str | None) -> Decimal:
     plain = digits.rstrip(".,-–—").replace("\u00a0", " ").replace("\u202f", " ").replace("’", "'")
     found = _AMOUNT.fullmatch(plain)
     if found is None or (found["sign"] and (found["sign"] == found["group"] or sign not in ("either", found["sign"]))):
-        raise _not_a_price(f"{digits} is not a number as prices are written: 1250, 12.50 or 12,50 would be accepted")
+        raise _not_a_price(f"{digits} is not a number as prices are written: expected 1250, 12.50 or 12,50")
     group, whole = found["group"], re.sub(r"\D", "", found["whole"])
     if found["sign"]:
         return Decimal(f"{whole}.{found['decimals']}")
@@ -138,9 +138,9 @@ def _not_a_price(hint: str) -> Refusal:
 
 @lru_cache(maxsize=64)
 def _scanner(codes: frozenset[str], free: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile the one pattern that cuts a text into what matters for its price; spaces and punctuation fall through.
+    """Compile the pattern that splits a text into the tokens of a price; spaces and punctuation are ignored.
 
-    It repeats nothing without a bound but letters, one after the other, and so takes time in proportion to the text.
+    All repetitions are bounded, except of single letters, so it runs in linear time.
     """
     known = _vocabulary()
     signs, words = _either(known["signs"]), _words(known["words"])
@@ -168,10 +168,10 @@ _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BO
 
 
 class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
-    """Read a price: one amount or a range, with its currency by sign, ISO code or word, or a word for nothing to pay.
+    """Parse a price: one amount or a range, with its currency by sign, ISO code or word, or a word for free admission.
 
-    The parts are `amount` (where there is only one), `from`, `to`, `currency`, `is_free` and `is_donation`. Amounts count where
-    a currency stands beside them; without any, the text must be a bare number or range. A sign that several currencies share
+    The parts are `amount` (where there is only one), `from`, `to`, `currency`, `is_free` and `is_donation`. An amount needs
+    a currency beside it; without any, the text must be a bare number or range. A sign that several currencies share
     ($, £, kr) is refused unless `currency` says which is meant.
 
     Examples:
@@ -191,11 +191,13 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         description="The sign before the decimals; `either`: the one before one or two digits, and three digits are refused"
         " where they may be either.",
     )
-    currency: Text | None = Field(default=None, description="The ISO code that is meant where the text does not say it for sure.")
+    currency: Text | None = Field(
+        default=None, description="The ISO code to use where the text has no currency or an ambiguous one."
+    )
     take: Annotated[tuple[PricePart, ...], OneOrMany()] | None = Field(
         default=None, min_length=1, description="The parts wanted (default: all that are there); several give an object."
     )
-    free: Texts = Field(default=(), description="More words for nothing to pay, beside those of many languages that are known.")
+    free: Texts = Field(default=(), description="More words for free admission, besides the built-in ones of many languages.")
 
     @field_validator("currency")
     @classmethod
@@ -207,7 +209,7 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
 
     @property
     def result(self) -> Kind:
-        """An object, unless one part is taken."""
+        """An object, or the kind of the only part."""
         if self.take is None or len(self.take) > 1:
             return Kind.OBJECT
         return _KINDS.get(self.take[0], Kind.NUMBER)
@@ -220,7 +222,7 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         @lru_cache(maxsize=4096)  # a file has few different ones
         def parts(text: str) -> dict[str, Any]:
             if len(text) > _LONGEST_PRICE:
-                raise Refusal(ReasonCode.TOO_LONG, f"a price of at most {_LONGEST_PRICE} characters would be accepted")
+                raise Refusal(ReasonCode.TOO_LONG, f"expected a price of at most {_LONGEST_PRICE} characters")
             price = self._read([(str(found.lastgroup), found[0]) for found in scan(text)])
             return {name: part for name, part in price.items() if part is not None and name in take}
 
@@ -229,10 +231,10 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         return lambda text: dict(parts(text))
 
     def _read(self, tokens: Sequence[_Token]) -> dict[PricePart, Any]:
-        """Return what a text says of a price; `from` or `to` is None where it is open to that side.
+        """Return the parts of a price; `from` or `to` is None if that end is open.
 
         Raises:
-            Refusal: it names no price, or one that may mean several things.
+            Refusal: it is not a price, or ambiguous.
         """
         kinds = {kind for kind, _ in tokens}
         is_free, is_donation = "free" in kinds, "donation" in kinds
@@ -242,15 +244,15 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         if numbers:
             near = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
             if len(near) > 1:
-                raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(near))}")
+                raise _not_a_price(f"expected one currency, not {', '.join(sorted(near))}")
             currency = near.pop() or None
             amounts = [_read_amount(one.digits, self.decimal_sign, currency) for one in numbers] + [Decimal(0)] * is_free
             least, most, is_free = min(amounts), max(amounts), not any(amounts)
         elif "number" in kinds or not (is_free or is_donation):
             found = " ".join(text for kind, text in tokens if kind == "number")
-            why = f"no currency stands beside {found}, and it is not alone: " if found else ""
+            why = f"{found} has no currency and is not alone: " if found else ""
             sign = "." if self.decimal_sign == "either" else self.decimal_sign
-            raise _not_a_price(f"{why}a price like 12{sign}50 EUR, or a word for nothing to pay, would be accepted")
+            raise _not_a_price(f"{why}expected a price like 12{sign}50 EUR, or a word for free admission")
         if len(numbers) == 1 and least == most:  # the word before a single amount may open it to one side
             before = next((kind for kind, _ in reversed(tokens[: numbers[0].place]) if kind != "currency"), "")
             least, most = None if before == "up_to" else least, None if before == "least" else most
@@ -260,7 +262,7 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         }  # fmt: skip
 
     def _amounts(self, tokens: Sequence[_Token]) -> list[_Number]:
-        """Return the numbers that are amounts: those beside a currency, or a bare number or range by itself."""
+        """Return the numbers that are amounts: those with a currency, or a bare number or range if the text has nothing else."""
         numbers = _with_units(tokens)
         priced = [one for one in numbers if one.unit]
         if priced or not numbers:
@@ -277,7 +279,7 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         if self.currency in candidates:
             return self.currency
         some = ", ".join(candidates[:4])
-        raise _not_a_price(f'"{unit}" may mean {some}: write its ISO code instead, or let the mapping say `currency`')
+        raise _not_a_price(f'"{unit}" may mean {some}: write its ISO code instead, or set `currency` in the mapping')
 
 
 class YesNoWords(Strict):
@@ -288,7 +290,7 @@ class YesNoWords(Strict):
 
 
 class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
-    """Read yes and no, in the words of the feed; any other text is refused.
+    """Parse yes and no in the words of the feed; any other text is refused.
 
     Examples:
         {boolean: {true: [sim, x], false: [nao, ""]}}: "x" -> "true"
@@ -308,7 +310,7 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
 
     @property
     def works_on_empty(self) -> bool:
-        """True where an empty cell is one of the words."""
+        """Whether an empty cell is one of the words."""
         return "" in self.words.yes + self.words.no
 
     def function(self) -> Run:
@@ -321,7 +323,7 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
             if answer is None:
                 raise Refusal(
                     ReasonCode.NOT_IN_LOOKUP,
-                    f"{wanted} would be accepted",
+                    f"expected {wanted}",
                     detail=Detail.SOME_OF_LOOKUP,
                     particulars={"known": (self.words.yes + self.words.no)[:8]},
                 )

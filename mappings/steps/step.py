@@ -1,4 +1,4 @@
-"""A step is a model of its parameters, with examples in its docstring, that compiles to one pure function of one value."""
+"""The base of steps: a model of parameters with examples in its docstring, compiled to one pure function of a value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, create_model, model_validator
@@ -26,15 +27,15 @@ Ignore = Annotated[
     Field(description="Differences that do not count: case, accents, spaces, punctuation."),
 ]
 LONGEST = 20_000
-"""More characters are not searched by a pattern."""
+"""The longest text that a pattern may search, in characters."""
 _Plain = TypeVar("_Plain", bound=Run)
 _EXAMPLE = re.compile(r"^ *(\{.*\}|\w+):\s+([\"\[].*?)\s+-> (.+)$", re.MULTILINE)
 
 
 class Kind(StrEnum):
-    """What is passed between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset.
+    """The kind of a value between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset.
 
-    A step that gives `ANY` gives the kind that it was given; one that gives `UNKNOWN`, any kind at all.
+    A step that gives `ANY` returns the kind of its input; `UNKNOWN` depends on the row.
     """
 
     TEXT = "text"
@@ -46,7 +47,7 @@ class Kind(StrEnum):
     OBJECT = "object"
     BOOLEAN = "yes or no"
     LIST = "list"
-    UNKNOWN = "what only the row tells"
+    UNKNOWN = "a kind that depends on the row"
     ANY = "anything"
 
 
@@ -68,14 +69,14 @@ class Family(StrEnum):
 
 
 FAMILIES: Mapping[Family, list[type[Step]]] = {family: [] for family in Family}
-"""All steps, as their modules declare them."""
+"""All steps by family, in the order in which their modules register them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepExample:
-    """An example from a step's docstring: the step as a file writes it, what goes in, what comes out.
+    """An example from a step's docstring: the step as in a mapping file, the input and the result.
 
-    `comes_out` is the text of the result (an ISO form for times), a tuple for lists, or the code of the refusal.
+    `comes_out`: the result as text (ISO for times), a tuple for lists, or the code of the refusal.
     """
 
     step: str
@@ -86,10 +87,10 @@ class StepExample:
 class Step(Strict):
     """The base of all steps. A text step that meets a list works on each of its items.
 
-    The class line has the step's name and family, the kinds that it takes and gives, the kind of the items of a list that it
-    gives (`lists`), and whether it may refuse a value of the kind that it takes. The docstring ends with its examples, one a
-    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal. What it does is its
-    `apply`; or, where something can be prepared once, its `function`; or, if it reads lookup files, its `compile`.
+    The class arguments give the step's name and family, the kinds that it takes and gives, the kind of the items of a list that
+    it gives (`lists`), and whether it may refuse a value of the right kind. The docstring ends with examples, one per line:
+    `{step: parameter}: "input" -> "output"` in JSON, or the code of a refusal. Subclasses implement `apply`; `function`, to
+    prepare something once; or `compile`, to use lookup files.
     """
 
     name: ClassVar[str]
@@ -118,7 +119,7 @@ class Step(Strict):
             if all(getattr(cls, way) is getattr(Step, way) for way in ("apply", "function", "compile")):
                 raise TypeError(f'the step "{name}" does nothing: it needs `apply`, `function` or `compile`')
             FAMILIES[family].append(cls)
-            cls.__doc__, _, examples = (cls.__doc__ or "").partition("\n\n    Examples:\n")
+            cls.__doc__, _, examples = cleandoc(cls.__doc__ or "").partition("\n\nExamples:\n")
             cls.examples = tuple(
                 StepExample(step, _parse_example(goes_in), _parse_example(comes_out))
                 for step, goes_in, comes_out in _EXAMPLE.findall(examples)
@@ -133,11 +134,11 @@ class Step(Strict):
         if not isinstance(value, str):
             return value
         if any(parameter.is_required() for parameter in cls.model_fields.values()):
-            raise mistake(f'the step "{cls.name}" needs to know more', f"write it like {cls.examples[0].step}")
+            raise mistake(f'the step "{cls.name}" needs parameters', f"write it like {cls.examples[0].step}")
         return {}
 
     def apply(self, value: Any, /) -> Any:
-        """Return what the step makes of a value, or raise Refusal."""
+        """Return the step's result for a value, or raise Refusal."""
         raise NotImplementedError
 
     def function(self) -> Run:
@@ -145,36 +146,36 @@ class Step(Strict):
         return self.apply
 
     def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - for lookups
-        """Return the step as a function of one value; `tables` are the lookup files that the mapping names, by name."""
+        """Return the step as a function of one value; `tables` are the mapping's lookup files by name."""
         return self.function()
 
     @property
     def result(self) -> Kind:
-        """What this very step gives: some steps give one thing or another, as their parameters say."""
+        """The kind of the result; it may depend on the parameters."""
         return self.gives
 
     @property
     def gives_several(self) -> bool:
-        """Whether it may give a list for one value."""
+        """Whether the step may give a list for one value."""
         return False
 
     def misfit(self, kind: Kind) -> str:  # noqa: ARG002 - for steps that take anything, and can use only some of it
-        """Say why this step can do nothing with that kind, where it takes anything; "" where it can."""
+        """Return why this step cannot work on a kind, "" if it can; for steps that take any kind."""
         return ""
 
     @property
     def policy(self) -> Policy | None:
-        """What the author chose for a value that this step refuses."""
+        """The author's policy for a value that this step refuses."""
         return self.on_error
 
     @property
     def leaves_refusals(self) -> bool:
-        """Whether the policy of the value decides about a value that this step refuses."""
+        """Whether refusals of this step are decided by the value's own policy."""
         return self.refuses and self.policy is None
 
     @property
     def works_on_empty(self) -> bool:
-        """Whether it has a result for an empty value."""
+        """Whether the step has a result for an empty value."""
         return False
 
 
@@ -186,7 +187,7 @@ def _parse_example(text: str) -> Any:
 def plain_step(
     name: str, family: Family, *, takes: Kind = Kind.TEXT, gives: Kind = Kind.TEXT, refuses: bool = True
 ) -> Callable[[_Plain], _Plain]:
-    """Declare a function as a step without parameters; its docstring is that of the step."""
+    """Declare a function as a step without parameters; the function's docstring becomes the step's."""
 
     def declare(function: _Plain) -> _Plain:
         kinds = {"takes": takes, "gives": gives, "refuses": refuses}
@@ -207,7 +208,7 @@ def short_enough(text: str) -> str:
     """Return the text itself.
 
     Raises:
-        Refusal: it is longer than a pattern may look at.
+        Refusal: it is too long for a pattern.
     """
     if len(text) > LONGEST:
         raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
@@ -216,7 +217,7 @@ def short_enough(text: str) -> str:
 
 @plain_step("to_text", Family.KINDS, takes=Kind.ANY)
 def text_of(value: Any) -> str:
-    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
+    """Convert a number, date, time or boolean to text: plain digits with a point, ISO 8601, true or false.
 
     Examples:
         to_text: "jazz" -> "jazz"

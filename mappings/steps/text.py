@@ -1,4 +1,4 @@
-"""Steps on one text: spaces, beginnings and ends, length, damaged encodings, HTML, Markdown, and its letters."""
+"""Steps on one text: spaces, beginnings and ends, length, damaged encodings, HTML, Markdown, and letter case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOJIBAKE_ROUNDS = 3
 _MOJIBAKE = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
 _MOST_LAYERS = 8
 _REFERENCE = re.compile("&[#A-Za-z]")
-"""How every character reference begins."""
+"""The beginning of every HTML character reference."""
 _BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
 _LINE_SPACE = re.compile(r"[^\S\n]+")
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
@@ -38,7 +38,7 @@ _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 @plain_step("trim", Family.TEXT, refuses=False)
 def trim(text: str) -> str:
-    r"""Remove white space of every kind (also no-break and zero-width) from both ends.
+    r"""Remove all white space (including no-break and zero-width) from both ends.
 
     Examples:
         trim: " \u00a0Jazz\u200b " -> "Jazz"
@@ -61,13 +61,13 @@ def collapse(text: str) -> str:
 
 
 class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
-    r"""Replace every line end (with the space around it) by a text.
+    r"""Replace every line break (with the space around it) by a text.
 
     Examples:
         {newlines: ", "}: "Rua A\r\nLisboa\n" -> "Rua A, Lisboa"
     """
 
-    by: Text = Field(alias="newlines", description="What stands between the lines instead.")
+    by: Text = Field(alias="newlines", description="The replacement of each line break.")
 
     def function(self) -> Run:
         by = self.by.replace("\\", "\\\\")
@@ -118,14 +118,14 @@ class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
     """
 
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
-    new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
+    new: Text = Field(default="", alias="with", description="The replacement (default: nothing).")
 
     def apply(self, text: str) -> str:
         return text.replace(self.old, self.new)
 
 
 class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
-    """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
+    """Shorten to at most so many characters with an ellipsis, at the end of a word if possible.
 
     Examples:
         {truncate: 14}: "Jazz and the blues" -> "Jazz and the…"
@@ -133,7 +133,7 @@ class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
     """
 
     length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
-    ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
+    ellipsis: Text = Field(default="…", max_length=10, description="The end of a shortened text.")
 
     def apply(self, text: str) -> str:
         if len(text) <= self.length:
@@ -144,7 +144,7 @@ class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
 
 
 class Default(Step, name="default", family=Family.TEXT, refuses=False):
-    """Use this text where the value is empty by now.
+    """Use this text if the value is empty at this step.
 
     Examples:
         {default: Bilhetes}: "" -> "Bilhetes"
@@ -158,12 +158,12 @@ class Default(Step, name="default", family=Family.TEXT, refuses=False):
 
     @property
     def works_on_empty(self) -> bool:
-        """It is the one step meant for empty values."""
+        """True: the step replaces empty values."""
         return True
 
 
 class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
-    """Take these texts for an empty value: how this partner writes that there is nothing.
+    """Treat these texts as an empty value: words of this partner for nothing.
 
     Examples:
         {empty_if: [NA, "-"]}: " - " -> ""
@@ -181,9 +181,9 @@ class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
 
 
 class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
-    """Undo UTF-8 that was read as windows-1252, up to three times over.
+    """Repair UTF-8 that was decoded as windows-1252, up to three times.
 
-    Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
+    A text is changed only if all of it becomes valid UTF-8. A row whose text was changed is
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
 
     Examples:
@@ -195,7 +195,7 @@ class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
 
     @property
     def leaves_refusals(self) -> bool:
-        """A text that was changed is used, unless the step itself says otherwise."""
+        """False: a repaired text is used unless the step has its own policy."""
         return False
 
     def apply(self, text: str) -> str:
@@ -206,7 +206,7 @@ class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
 
 
 def fix_mojibake(text: str) -> str:
-    """Return the text as it was before it was decoded wrongly, or the text itself."""
+    """Return the text with a wrong decoding undone, or the text itself if there is none."""
     for _ in range(_MOJIBAKE_ROUNDS):
         if text.isascii() or not _MOJIBAKE.search(text):
             return text
@@ -225,7 +225,7 @@ class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
         {prefix: "#"}: "#jazz" -> "#jazz"
     """
 
-    text: Text = Field(alias="prefix", min_length=1, description="What the value begins with afterwards.")
+    text: Text = Field(alias="prefix", min_length=1, description="The text to add at the beginning.")
 
     def apply(self, text: str) -> str:
         return text if text.startswith(self.text) else self.text + text
@@ -238,14 +238,14 @@ class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
         {suffix: " (repeat)"}: "Hamlet" -> "Hamlet (repeat)"
     """
 
-    text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
+    text: Text = Field(alias="suffix", min_length=1, description="The text to add at the end.")
 
     def apply(self, text: str) -> str:
         return text if text.endswith(self.text) else text + self.text
 
 
 class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
-    """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
+    """Pad a text on the left to so many characters, for example with zeros that a spreadsheet removed from an identifier.
 
     Examples:
         {pad: 5}: "2134" -> "02134"
@@ -253,15 +253,15 @@ class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
         {pad: 3}: "1234" -> "1234"
     """
 
-    length: int = Field(alias="pad", ge=1, le=1000, description="How many characters there are afterwards, at least.")
-    filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character that fills up.")
+    length: int = Field(alias="pad", ge=1, le=1000, description="The least number of characters of the result.")
+    filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character to fill up with.")
 
     def apply(self, text: str) -> str:
         return text.rjust(self.length, self.filler)
 
 
 class Bounds(Strict):
-    """How long a text may be, in characters."""
+    """The bounds of a text's length, in characters."""
 
     at_least: int = Field(default=0, ge=0, le=_MOST, description="The fewest characters.")
     at_most: int = Field(default=_MOST, ge=0, le=_MOST, description="The most characters.")
@@ -269,11 +269,11 @@ class Bounds(Strict):
     def check(self) -> None:
         if self.at_least > self.at_most:
             message = f"no text has at least {self.at_least} and at most {self.at_most} characters"
-            raise mistake(message, f"exchange them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
+            raise mistake(message, f"swap them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
 
 
 class Length(Step, name="length", family=Family.TEXT):
-    """Refuse a text that is shorter or longer than agreed; `truncate` shortens instead.
+    """Refuse a text that is too short or too long; `truncate` shortens instead.
 
     Examples:
         {length: {at_least: 3, at_most: 80}}: "Jazz" -> "Jazz"
@@ -290,14 +290,14 @@ class Length(Step, name="length", family=Family.TEXT):
             code, wanted, detail = ReasonCode.TOO_LONG, f"at most {self.bounds.at_most}", None
         else:
             return text
-        hint, bounds = f"{wanted} characters would be accepted, and there are {len(text)}", self.bounds
+        hint, bounds = f"{wanted} characters are allowed, and there are {len(text)}", self.bounds
         particulars = {"length": len(text), "least": bounds.at_least, "most": bounds.at_most}
         raise Refusal(code, hint, detail=detail, particulars=particulars)
 
 
 @plain_step("html_unescape", Family.MARKUP, refuses=False)
 def unescape(text: str) -> str:
-    """Undo HTML's character references, however many times over they were escaped.
+    """Decode HTML character references, even if they were escaped several times.
 
     Examples:
         html_unescape: "Jazz &amp;amp; blues &#8211; live" -> "Jazz & blues – live"
@@ -317,7 +317,7 @@ def unescape(text: str) -> str:
 
 @plain_step("html_to_text", Family.MARKUP, refuses=False)
 def html_to_text(text: str) -> str:
-    r"""Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines.
+    r"""Convert HTML to plain text: tags, scripts and comments are removed, paragraphs become lines.
 
     Examples:
         html_to_text: "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>" -> "Jazz & blues\nLive"
@@ -325,7 +325,7 @@ def html_to_text(text: str) -> str:
     """
     if "<" not in text and "&" not in text:
         return text
-    whole = text.encode("utf-8", "replace").decode()  # half a character of an escape is none
+    whole = text.encode("utf-8", "replace").decode()  # a lone surrogate is not a character
     clean = nh3.clean(_BREAKS.sub("\n", whole), tags=set(), strip_comments=True)
     lines = _LINE_SPACE.sub(" ", unescape(clean))
     return _MANY_LINES.sub("\n", lines).strip(SPACES)
@@ -333,7 +333,7 @@ def html_to_text(text: str) -> str:
 
 @plain_step("markdown_to_text", Family.MARKUP)
 def markdown_to_text(text: str) -> str:
-    r"""Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines.
+    r"""Convert Markdown to plain text: marks and addresses of links are removed, paragraphs and list items become lines.
 
     Examples:
         markdown_to_text: "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free" -> "Jazz\nLive at Blå\nfree"
@@ -352,9 +352,9 @@ def _markdown_renderer() -> Callable[[str], str]:
 
 
 class Unescape(Step, name="unescape", family=Family.MARKUP, refuses=False):
-    r"""Undo one more way of writing characters that another program would misread.
+    r"""Decode escaped characters: percent or backslash escapes.
 
-    `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
+    `percent`: as in web addresses; `backslash`: as in JSON and calendars. Anything else is unchanged.
 
     Examples:
         {unescape: percent}: "Caf%C3%A9%20Central 100%" -> "Café Central 100%"
@@ -374,7 +374,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
-    """Take one part of what a lookup or a price has found.
+    """Take one part of the result of a lookup or a price.
 
     Examples:
         {part: zone}: "placeId: pt-lisboa, zone: Europe/Lisbon" -> "Europe/Lisbon"
@@ -388,13 +388,13 @@ class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind
 
 
 Turkic = Literal["az", "tr"]
-"""The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
+"""Languages with two letters i and ı that have different capitals; all other languages follow Unicode's rules."""
 _TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
 _TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
 _PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
-"""Letters that Unicode does not take apart, as they are written where they are not known."""
+"""Plain spellings of letters that Unicode does not decompose."""
 _BETWEEN = re.compile(r"[\W_]+")
 _QUOTES = re.compile(r"['’`]")
 _without_accents = normaliser(("accents",))
@@ -404,11 +404,11 @@ class _Case(Step):
     locale: Turkic | None = Field(default=None, description="Only for languages with a dotless i: tr or az.")
 
     def lowered(self, text: str) -> str:
-        """Return a text in the small letters of the language."""
+        """Return a text in lower case, by the rules of the language."""
         return (text.translate(_TO_LOWER) if self.locale else text).lower()
 
     def uppered(self, text: str) -> str:
-        """Return a text in the capitals of the language."""
+        """Return a text in upper case, by the rules of the language."""
         return (text.translate(_TO_UPPER) if self.locale else text).upper()
 
 
@@ -441,7 +441,7 @@ class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
 
 
 class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
-    """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word.
+    """Write each word with a capital first letter, the rest in lower case; an apostrophe does not begin a word.
 
     Examples:
         title: "THE DEVIL'S VIOLIN" -> "The Devil's Violin"
@@ -458,7 +458,7 @@ class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
 
 
 class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
-    """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout.
+    """Write each sentence with a capital first letter, the rest in lower case: for texts that are all in capitals.
 
     Examples:
         sentence: "JAZZ AND BLUES. «LIVE» ON STAGE!" -> "Jazz and blues. «Live» on stage!"
@@ -471,7 +471,7 @@ class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
 
 
 class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False):
-    """Remove these characters from both ends of a text, as often as they stand there.
+    """Remove all of these characters from both ends of a text.
 
     Examples:
         {strip_chars: "*-# "}: "*** Jazz -- live #" -> "Jazz -- live"
@@ -484,7 +484,7 @@ class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False)
 
 
 class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=False):
-    r"""Replace single characters wherever they stand; one that becomes nothing is removed.
+    r"""Replace single characters everywhere; one with an empty replacement is removed.
 
     Examples:
         {map_characters: {"“": '"', "”": '"', "•": ""}}: "• “Jazz”" -> " \"Jazz\""
@@ -503,7 +503,7 @@ class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=
 
 
 class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
-    """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
+    """Convert a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
 
     Examples:
         {normalize: NFKC}: "Ｊａｚｚ ﬁnale ①" -> "Jazz finale 1"
@@ -517,9 +517,9 @@ class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
 
 
 class Slugify(Step, name="slugify", family=Family.LETTERS):
-    """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
+    """Convert a text to a slug, for an address or identifier: lower-case letters and digits without accents, joined by a sign.
 
-    Letters of other scripts stay as they are.
+    Letters of other scripts are unchanged.
 
     Examples:
         slugify: "Ópera & Łódź: l'été!" -> "opera-lodz-lete"
@@ -533,12 +533,12 @@ class Slugify(Step, name="slugify", family=Family.LETTERS):
         plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
         slug = _BETWEEN.sub(self.separator, plain).strip(self.separator)
         if not slug:
-            raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
+            raise Refusal(ReasonCode.BAD_TEXT, "expected a text with letters or digits")
         return slug
 
 
 class Hash(Step, name="hash", family=Family.LETTERS, refuses=False):
-    """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever.
+    """Hash a text to so many hexadecimal digits; the result is the same on every machine and never changes.
 
     Examples:
         {hash: 12}: "Jazz and the blues" -> "e90d6ff8629f"

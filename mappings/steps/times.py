@@ -1,7 +1,7 @@
-"""The steps that read times of day as people write them, in a closed list of ways, and moments as machines write them.
+"""Steps that parse times of day as people write them, from a closed list of forms, and machine formats of moments.
 
-19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon, 7-9pm: morning and afternoon are never guessed, and a bare number is no time.
-ISO 8601 in all of its spellings, seconds since 1970, the numbers of spreadsheets.
+19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon, 7-9pm: AM or PM is never guessed, and a bare number is not a time. ISO 8601 in
+all its forms, seconds since 1970, serial numbers of spreadsheets.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medi
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
 _BETWEEN = re.compile(rf"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:{BETWEEN_CLOCKS.replace(', ', '|')})\s+", re.IGNORECASE)
 _OPENING = re.compile(r"\A(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
-_NO_SUCH_CLOCK = "hours go from 0 to 23, minutes and seconds from 0 to 59, and a fraction stands behind seconds only"
+_NO_SUCH_CLOCK = "hours go from 0 to 23, minutes and seconds from 0 to 59, and a fraction follows seconds only"
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A time of day as it is written: `half` adds 0 or 12 hours, None where the text says neither AM nor PM.
+    """A time of day as written. `half`: 0 or 12 hours to add, None without AM or PM.
 
-    `is_bare`: a number alone, which is an hour only beside a time in digits that says so.
+    `is_bare`: a number alone, which is an hour only in a range with a time.
     """
 
     hour: int
@@ -56,12 +56,12 @@ class _Written:
 
 
 def read_clock_words(text: str, *, needs_half: bool = False, has_day_end: bool = False) -> TimeOfDay | None:
-    """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
+    """Parse a time of day in words or digits; DAY_END for 24:00, None if it is not one.
 
-    `needs_half` refuses 7:30 without AM or PM, `has_day_end` takes 24:00.
+    `needs_half` refuses 7:30 without AM or PM, `has_day_end` accepts 24:00.
 
     Raises:
-        NotRealError: it has the shape of a time, and is none, or does not say which half of the day it means.
+        NotRealError: it looks like a time but is not one, or lacks AM or PM.
     """
     written = _parse(text)
     return None if written is None or written.is_bare else _time_of(written, needs_half, has_day_end)
@@ -70,12 +70,12 @@ def read_clock_words(text: str, *, needs_half: bool = False, has_day_end: bool =
 def read_clock_span(
     text: str, *, needs_half: bool = False, has_day_end: bool = False
 ) -> tuple[TimeOfDay, TimeOfDay | None] | None:
-    """Return the two times of a range (None: the text says one), or None if it is no range.
+    """Parse a range of two times (None: a single time); return None if it is not a range.
 
-    A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
+    A start without AM or PM takes that of the end if it is then the earlier one; a bare hour beside a time is an hour.
 
     Raises:
-        NotRealError: as for `read_clock_words`, or one of the two is left unclear.
+        NotRealError: as for `read_clock_words`, or one of the two times is ambiguous.
     """
     alone = read_clock_words(text, needs_half=needs_half, has_day_end=has_day_end)
     if alone is not None:
@@ -116,7 +116,7 @@ def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDa
     hour = written.hour
     if written.half is not None:
         if not 1 <= hour <= 12:
-            raise NotRealError(f"an hour from 1 to 12 stands before AM and PM, not {hour}: write it like 7:30pm, or 19:30")
+            raise NotRealError(f"AM and PM follow an hour from 1 to 12, not {hour}: write it like 7:30pm, or 19:30")
         hour = hour % 12 + written.half
     elif hour == 24 and not (written.minute or written.second):
         return day_end(is_agreed=has_day_end)
@@ -132,7 +132,7 @@ _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm:
 
 
 class Clock(Step, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
-    """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number.
+    """Parse a time of day as people write it, without formats. AM or PM is never guessed, and a bare number is refused.
 
     Examples:
         clock: "7.30pm" -> "19:30:00"
@@ -156,9 +156,9 @@ class Clock(Step, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
 
 
 class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
-    """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
+    """Parse the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
-    A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
+    A start without AM or PM takes that of the end if it is then the earlier one (7-9pm; 11-1pm is refused).
 
     Examples:
         {clock_range: start}: "7-9pm" -> "19:00:00"
@@ -188,7 +188,7 @@ class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOC
 def _split_range(text: str) -> tuple[str, str]:
     start, *ends = (part.strip(SPACES) for part in re.split("[–—〜～~-]", text))
     if len(ends) > 1:
-        raise Refusal(ReasonCode.NOT_A_TIME, "one start and one end, such as 19:00-20:30, would be accepted")
+        raise Refusal(ReasonCode.NOT_A_TIME, "expected one start and one end, such as 19:00-20:30")
     return start, ends[0] if ends else ""
 
 
@@ -226,21 +226,21 @@ _ISO: dict[IsoKind, tuple[re.Pattern[str], str, Kind]] = {
     "wall": (re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE), "2026-12-31T19:30:00", Kind.WALL),
     "moment": (re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE), "2026-12-31T19:30:00+01:00", Kind.MOMENT),
 }
-"""The shape of each kind, an example of it, and what a step makes of it."""
+"""The pattern, an example and the resulting kind of each ISO form."""
 
 
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
-    """Return what the whole text writes, or None if it has another shape.
+    """Parse the whole text as one kind of ISO 8601; return None if it does not match.
 
     Raises:
-        NotRealError: it has the shape, and there is no such day or time, or its form is not agreed.
+        NotRealError: there is no such day or time, or `forms` does not include its form.
     """
     found = _ISO[kind][0].fullmatch(text)
     if found is None:
         if kind == "moment" and _ISO["wall"][0].fullmatch(text):
             raise NotRealError(f"it has no offset: write it like {_ISO['moment'][1]}")
         if kind == "wall" and _ISO["moment"][0].fullmatch(text):
-            raise NotRealError(f"it carries an offset: write it like {_ISO['wall'][1]}, or let the feed read {{iso: moment}}")
+            raise NotRealError(f"it carries an offset: write it like {_ISO['wall'][1]}, or use {{iso: moment}} in the mapping")
         return None
     if kind == "time":
         return _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
@@ -285,17 +285,17 @@ def _read_clock(text: str, part: str | None, *, has_day_end: bool) -> TimeOfDay:
 
 
 def _add_days(wall: datetime, days: Decimal | int) -> datetime:
-    """Add days and parts of them; spreadsheets keep times as binary fractions, whose nearest second is what was typed."""
+    """Add days and fractions of days, rounded to the second: spreadsheets store times as binary fractions."""
     try:
         return wall + timedelta(seconds=round(days * 86_400))
     except OverflowError:
-        raise NotRealError("a day up to 9999-12-31 would be accepted") from None
+        raise NotRealError("expected a day up to 9999-12-31") from None
 
 
 class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
-    """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
+    """Parse ISO 8601: any form of the offset, T or a space, fractions of a second.
 
-    `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
+    `moment` needs an offset, `wall`, `date` and `time` have none. Week dates and ordinal dates need `forms`.
 
     Examples:
         {iso: moment}: "2026-07-01T18:00:00Z" -> "2026-07-01T18:00:00+00:00"
@@ -315,7 +315,7 @@ class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
 
     @property
     def result(self) -> Kind:
-        """What it is asked to read."""
+        """The kind that the step parses."""
         return _ISO[self.kind][2]
 
     def function(self) -> Run:
@@ -331,7 +331,7 @@ _LAST_SECOND = Decimal(86_399) / 86_400
 
 
 class Epoch(Step, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
-    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date.
+    """Convert seconds (s) or milliseconds (ms) since 1970 in UTC to a moment; a time before March 1973 is refused.
 
     Examples:
         {epoch: s}: "1782928800" -> "2026-07-01T18:00:00+00:00"
@@ -353,14 +353,14 @@ class Epoch(Step, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
                 return None
             microseconds = int(count * 1_000_000 / per_second)
             if not _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
-                raise NotRealError(f"so many {unit} after 1970 are no date from 1973 to 9999: write it like {example}")
+                raise NotRealError(f"this number of {unit} after 1970 is not a date from 1973 to 9999: write it like {example}")
             return _EPOCH + timedelta(microseconds=microseconds)
 
         return read_first([moment], ReasonCode.NOT_A_DATE, [example])
 
 
 class Serial(Step, name="serial", family=Family.TIMES, gives=Kind.WALL):
-    """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
+    """Convert a spreadsheet's serial number to a day, with the time as its fraction, or a fraction alone to a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
 
@@ -379,7 +379,7 @@ class Serial(Step, name="serial", family=Family.TIMES, gives=Kind.WALL):
 
     @property
     def result(self) -> Kind:
-        """A time of day, or a date with its time."""
+        """A time of day, or a date and time."""
         return Kind.CLOCK if self.system == "time" else Kind.WALL
 
     def function(self) -> Run:
@@ -398,7 +398,7 @@ def _part_of_a_day(text: str) -> time | None:
     if part is None:
         return None
     if not 0 <= part < 1:
-        raise NotRealError("a part of one day, from 0 up to but not 1, would be accepted: 0.5 is 12:00")
+        raise NotRealError("expected a part of one day, from 0 to less than 1: 0.5 is 12:00")
     return _add_days(datetime.combine(date.min, time()), min(part, _LAST_SECOND)).time()
 
 
@@ -408,7 +408,7 @@ def _counted_day(text: str, system: Literal["1900", "1904"]) -> datetime | None:
         return None
     zero, first = (date(1904, 1, 1), 0) if system == "1904" else (date(1899, 12, 31 if count < 60 else 30), 1)
     if system == "1900" and 60 <= count < 61:
-        raise NotRealError("day 60 is 29 February 1900, which never was")
+        raise NotRealError("day 60 is 29 February 1900, which did not exist")
     if count < first:
         raise NotRealError(f"days are counted from {first}: a part of a day is a time (serial: time)")
     return _add_days(datetime.combine(zero, time()), count)

@@ -1,4 +1,4 @@
-"""Steps that make web addresses of what partners type, and find e-mail addresses. Nothing is fetched."""
+"""Steps that make web addresses from partners' texts, and find e-mail addresses. Nothing is fetched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOUND = re.compile(
     r"(?:[/?](?:(?:[\w/?:@!$&'()*+,;=~.-]++|%[0-9A-Fa-f]{2})++(?<=[\w/=-]))?)?",
     re.ASCII,
 )
-"""Addresses that need no change: by far the most."""
+"""Addresses that need no change, as most do."""
 _FIRST = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
 _BARE = re.compile(r"(?:www\.)?(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?#][^\s<>\"']*)?")
 _OTHER_SCHEME = re.compile(r"(?:mailto|tel|javascript|data|ftp|file):", re.IGNORECASE)
@@ -33,7 +33,7 @@ _LONGEST = 4000
 
 @plain_step("encode_spaces", Family.ADDRESSES, refuses=False)
 def encode_spaces(text: str) -> str:
-    """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space.
+    """Encode the spaces inside an address as %20, for cells with nothing but an address; `url` ends at a space.
 
     Examples:
         encode_spaces: " https://example.org/photo 1.jpg" -> "https://example.org/photo%201.jpg"
@@ -43,7 +43,7 @@ def encode_spaces(text: str) -> str:
 
 @plain_step("url", Family.ADDRESSES)
 def clean_url(text: str) -> str:
-    """Find the first web address, add https:// where the scheme is missing, percent-encode exactly once.
+    """Find the first web address, add https:// if the scheme is missing, percent-encode exactly once.
 
     Addresses other than http and https (mailto, tel) are refused.
 
@@ -56,7 +56,7 @@ def clean_url(text: str) -> str:
     if len(text) < _LONGEST and _SOUND.fullmatch(text):
         return text
     if len(text) > _LONGEST:
-        raise Refusal(ReasonCode.NOT_A_URL, f"an address of at most {_LONGEST} characters would be accepted")
+        raise Refusal(ReasonCode.NOT_A_URL, f"expected an address of at most {_LONGEST} characters")
     if found := _FIRST.search(text):
         return _encode(_without_tail(found[0]))
     bare = text.strip()
@@ -66,11 +66,11 @@ def clean_url(text: str) -> str:
 
 
 def _no_url() -> Refusal:
-    return Refusal(ReasonCode.NOT_A_URL, "an address like https://example.org/tickets would be accepted")
+    return Refusal(ReasonCode.NOT_A_URL, "expected an address like https://example.org/tickets")
 
 
 def _without_tail(url: str) -> str:
-    """Drop the punctuation of the sentence around it, but keep a bracket that the address itself opens."""
+    """Remove trailing punctuation of the surrounding sentence, but keep a bracket that the address itself opens."""
     while url and url[-1] in _TRAILING and not (url[-1] == ")" and url.count("(") >= url.count(")")):
         url = url[:-1]
     return url
@@ -97,10 +97,10 @@ def _encode_host(host: str) -> str:
 
 
 def check_address(text: str) -> str:
-    """Check an address that a mapping file itself names.
+    """Check an address in the mapping file.
 
     Raises:
-        PydanticCustomError: it is none.
+        PydanticCustomError: it is not a web address.
     """
     try:
         clean_url(text)
@@ -110,7 +110,7 @@ def check_address(text: str) -> str:
 
 
 class Resolve(Step, name="resolve", family=Family.ADDRESSES):
-    """Complete an address that begins in the middle, as links on a page of this address do.
+    """Complete a relative address, such as a link on a page of this address.
 
     Examples:
         {resolve: "https://ex.org/agenda/"}: "show.php?id=7" -> "https://ex.org/agenda/show.php?id=7"
@@ -119,7 +119,7 @@ class Resolve(Step, name="resolve", family=Family.ADDRESSES):
     """
 
     base: Annotated[Text, AfterValidator(check_address)] = Field(
-        alias="resolve", description="The address that they are seen from."
+        alias="resolve", description="The address that relative addresses start from."
     )
 
     def apply(self, text: str) -> str:
@@ -152,7 +152,7 @@ class UrlTemplate(Step, name="url_template", family=Family.ADDRESSES, refuses=Fa
 
 
 class SetQuery(Step, name="set_query", family=Family.ADDRESSES, refuses=False):
-    """Give an address parameters; one that it has already gets the new value.
+    """Set query parameters of an address; an existing one gets the new value.
 
     Examples:
         {set_query: {from: our agenda}}:
@@ -173,7 +173,7 @@ class SetQuery(Step, name="set_query", family=Family.ADDRESSES, refuses=False):
 
 
 class DropQuery(Step, name="drop_query", family=Family.ADDRESSES, refuses=False):
-    """Remove parameters from an address: those that only follow readers around.
+    """Remove query parameters from an address, such as those for tracking.
 
     Examples:
         {drop_query: [utm_*, fbclid]}:
@@ -203,7 +203,7 @@ class OnlyHosts(Step, name="only_hosts", family=Family.ADDRESSES):
 
         def only_hosts(text: str) -> str:
             if not is_allowed(urlsplit(clean_url(text)).hostname or ""):
-                hint = f"an address at {' or '.join(self.hosts)} would be accepted"
+                hint = f"expected an address at {' or '.join(self.hosts)}"
                 raise Refusal(ReasonCode.NOT_A_URL, hint, detail=Detail.NOT_OUR_HOST, particulars={"hosts": self.hosts})
             return text
 
@@ -221,7 +221,7 @@ def first_mailbox(text: str) -> str:
     """
     found = _MAILBOX.search(text)
     if found is None:
-        raise Refusal(ReasonCode.BAD_TEXT, "an e-mail address like box@example.org would be accepted", detail=Detail.NO_MAILBOX)
+        raise Refusal(ReasonCode.BAD_TEXT, "expected an e-mail address like box@example.org", detail=Detail.NO_MAILBOX)
     return f"{found[1].lstrip('.')}@{found[2].lower()}"
 
 
@@ -237,6 +237,6 @@ def _name_of(pair: str) -> str:
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return the test whether a name is one of several, where * stands for any characters."""
+    """Return a function that tests whether a name matches one of several patterns, in which * stands for any characters."""
     choices = ("(?s:.*)".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
     return compile_pattern(rf"\A(?:{'|'.join(choices)})\z").finds

@@ -1,4 +1,6 @@
-"""Wall times in a zone become moments, near a change of clocks too; steps that show a moment, shift it, or read a zone's name."""
+"""Conversion of wall times to moments, also at clock changes; steps that show a moment in a zone, shift it, or parse a zone's
+name.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,15 @@ Overlap = Literal["reject", "earlier", "later"]
 Localise = Callable[[datetime], datetime]
 _MINUTE = timedelta(minutes=1)
 _MEMO_SIZE = 4_096
-"""Days and times come again (budget 3): a memo is a third of the cost of looking both offsets up."""
+"""Days and times recur (budget 3), and a cached result costs a third of finding both offsets."""
 
 
 def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier") -> Localise:
-    """Return the function that says which moment a naive wall time in `zone` is.
+    """Return a function that converts a naive wall time in `zone` to its moment.
 
-    `gap`: a time that the clocks jump over is refused, or moved `later` (02:30 becomes 03:30, as a clock not yet
-    changed would mean it) or `earlier` (01:30) by the length of the gap. `overlap`: a time that happens twice is its
-    `earlier` moment, its `later` one, or refused. The function raises Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
+    `gap`: a time that the clocks skip is refused, or moved `later` (02:30 becomes 03:30) or `earlier` (01:30) by the length of
+    the gap. `overlap`: a time that occurs twice is its `earlier` moment, its `later` one, or refused. The function raises
+    Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
     """
     return partial(_localise, zone, gap, overlap)
 
@@ -41,13 +43,13 @@ def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> dat
     before, after = first.utcoffset() or timedelta(), second.utcoffset() or timedelta()
     if before > after:
         if overlap == "reject":
-            hint = f"the clocks go back: write {_hour_of(first)} or {_hour_of(second)}, or let the feed choose with overlap"
+            hint = f"write {_hour_of(first)} or {_hour_of(second)}, or set overlap in the mapping"
             raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint, particulars={"wall": wall.isoformat()})
         first = first if overlap == "earlier" else second
     elif before < after:
         later, earlier = (moment.astimezone(UTC).astimezone(zone) for moment in (first, second))
         if gap == "reject":
-            hint = f"{_hour_of(earlier)[:5]} or {_hour_of(later)[:5]} would be accepted on that day"
+            hint = f"expected {_hour_of(earlier)[:5]} or {_hour_of(later)[:5]} on that day"
             instead = {"wall": wall.isoformat(), "earlier": _hour_of(earlier)[:5], "later": _hour_of(later)[:5]}
             raise Refusal(ReasonCode.NO_SUCH_TIME, hint, particulars=instead)
         first = later if gap == "later" else earlier
@@ -66,7 +68,7 @@ _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
 class WallTimeIn(Step, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
-    """Say that a date and time is what the clocks show in a zone (the step form of the value `at`).
+    """Convert a date and time in a zone to a moment (the step form of the value `at`).
 
     Examples:
         {wall_time_in: Europe/Lisbon}: "2026-07-01T18:00:00" -> "2026-07-01T18:00:00+01:00"
@@ -75,16 +77,16 @@ class WallTimeIn(Step, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WA
         {wall_time_in: Europe/Lisbon, overlap: later}: "2026-10-25T01:30:00" -> "2026-10-25T01:30:00+00:00"
     """
 
-    zone: Zone = Field(alias="wall_time_in", description="The IANA zone whose clocks are meant.")
-    gap: Gap = Field(default="reject", description="A time that the clocks jump over.")
-    overlap: Overlap = Field(default="earlier", description="A time that happens twice.")
+    zone: Zone = Field(alias="wall_time_in", description="The IANA zone of the time.")
+    gap: Gap = Field(default="reject", description="What to do with a time that does not exist: the clocks go forward.")
+    overlap: Overlap = Field(default="earlier", description="What to do with a time that occurs twice: the clocks go back.")
 
     def function(self) -> Run:
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
 class InZone(Step, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
-    """Show a moment as the clocks of a zone show it: the same instant, another offset.
+    """Show a moment in a zone: the same instant with another offset.
 
     Examples:
         {in_zone: Europe/Lisbon}: "2026-07-01T17:00:00+00:00" -> "2026-07-01T18:00:00+01:00"
@@ -101,19 +103,19 @@ class InZone(Step, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, giv
 
 class _OfDates(Step):
     def misfit(self, kind: Kind) -> str:
-        """Only dates have days."""
+        """Return why this step cannot work on a kind: it needs a date."""
         return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
 
 
 def _dated(value: object) -> date:
-    """Check a value whose kind the file did not say."""
+    """Return a value that is a date; raise Refusal for any other, whose kind the file did not show."""
     if isinstance(value, date):
         return value
     raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
 
 
 class Plus(_OfDates, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.ANY):
-    """Add a duration, or take one away: elapsed time for a moment, whole days for a date.
+    """Add or subtract a duration: elapsed time for a moment, whole days for a date.
 
     Examples:
         {plus: 1h30m}: "2026-07-01T18:00:00+01:00" -> "2026-07-01T19:30:00+01:00"
@@ -129,14 +131,14 @@ class Plus(_OfDates, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=K
             raise _out_of_range() from None
 
     def misfit(self, kind: Kind) -> str:
-        """Hours can be added to a date with its time only."""
+        """Return why this step cannot work on a kind: hours can be added only to a date with a time."""
         if kind is Kind.DATE and self.length % timedelta(days=1):
             return "a date has no hours to add to: give it a time with at, then add"
         return super().misfit(kind)
 
 
 def _out_of_range() -> Refusal:
-    return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
+    return Refusal(ReasonCode.NOT_A_DATE, "expected a day up to 9999-12-31")
 
 
 class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
@@ -165,20 +167,20 @@ class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, 
         return value.time() if isinstance(value, datetime) else None
 
     def misfit(self, kind: Kind) -> str:
-        """A day alone has no time of day."""
+        """Return why this step cannot work on a kind: a day alone has no time of day."""
         return "a day alone has no time of day" if kind is Kind.DATE else super().misfit(kind)
 
 
 _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
-"""Names that the database keeps for old programs, and that mean one offset to some readers and two to others."""
+"""Names that the database keeps for old programs; readers disagree whether they include summer time."""
 _UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
 
 
 @plain_step("zone", Family.MOMENTS)
 def read_zone(text: str) -> str:
-    """Read a zone's name: old names become today's, Windows' names IANA's; capitals do not count.
+    """Parse a zone's name, ignoring case; old names and Windows names are converted to today's IANA names.
 
-    Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
+    Abbreviations (EST) and bare offsets (UTC+2) are refused: they do not determine summer time.
 
     Examples:
         zone: "US/Eastern" -> "America/New_York"
@@ -190,7 +192,7 @@ def read_zone(text: str) -> str:
     found = _known_names().get(_folded(text))
     if found is None:
         near = did_you_mean(text, zone_names()) if "/" in text else ""
-        raise Refusal(ReasonCode.NOT_A_ZONE, near or "an IANA zone such as Europe/Lisbon would be accepted")
+        raise Refusal(ReasonCode.NOT_A_ZONE, near or "expected an IANA zone such as Europe/Lisbon")
     return found
 
 
@@ -200,7 +202,7 @@ def _folded(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _known_names() -> Mapping[str, str]:
-    """Every name by its folded form, as today's name: a place that zone.tab lists keeps its own, other links are followed."""
+    """Return today's zone for each folded name: a place listed in zone.tab keeps its own name, other links are followed."""
     places = {line.split("\t")[2] for line in zone_table("zone.tab")}
     lines = [line.split() for line in zone_table("tzdata.zi")]
     links = {parts[2]: parts[1] for parts in lines if parts[0] == "L"}

@@ -1,1 +1,1 @@
-"""Mapping files loaded from YAML: positions, includes, lookup files, and every problem of a file at once."""
+"""Loads mapping files from YAML: positions, includes, lookup files, and all problems of a file at once."""

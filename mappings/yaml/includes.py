@@ -1,4 +1,4 @@
-"""Files that several feeds include, and named steps: both are put into the document before any model sees it.
+"""Includes shared files and named steps: both are inserted into the document before validation.
 
 Every part keeps its position in the file where it was written.
 """
@@ -25,16 +25,16 @@ from mappings.positions import (
 from mappings.reasons import did_you_mean
 
 FRAGMENT_MARK = "_"
-"""A file whose name begins so is no feed, though it may stand among feeds: it is there to be included."""
+"""The prefix of files that are only included, and may be in the folder of feeds."""
 _SHARED = ("let", "steps")
 _USE = "use"
-"""The key of a step that stands for the steps of that name."""
+"""The key of a step that inserts named steps."""
 _MOST_STEPS = 500
 _NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
 
 
 def include_files(document: Block, folder: Path) -> Iterator[MappingProblem]:
-    """Add what the files named under `include` share to a document of a file in `folder`; yield what cannot be added."""
+    """Insert the files under `include` into a document from `folder`; yield a problem for each part that cannot be inserted."""
     for name in _included_names(document):
         path = folder / name
         try:
@@ -64,7 +64,7 @@ def _include(document: Block, file: IncludedFile) -> Iterator[MappingProblem]:
         return
     for key in shared:
         if key not in _SHARED:
-            yield MappingProblem(shared.key_position(key), f'an included file shares let and steps, not "{key}"')
+            yield MappingProblem(shared.key_position(key), f'an included file may have let and steps, not "{key}"')
         elif not isinstance(shared[key], Block):
             yield MappingProblem(shared[key].position, "a block of keys is needed")
         elif isinstance(names := document.setdefault(key, Block(shared[key].position)), Block):
@@ -82,13 +82,13 @@ def _add_names(names: Block, added: Block) -> Iterator[MappingProblem]:
 
 
 def is_shared(path: Path) -> bool:
-    """Return whether a file is there to be included: it names no feed, and shares values or steps, or is called like one."""
+    """Return whether a file is only included: it has no feed name, and it has `let` or `steps` only, or the prefix."""
     document = _document(path)
     return "feed" not in document and (path.name.startswith(FRAGMENT_MARK) or (bool(document) and document.keys() <= {*_SHARED}))
 
 
 def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
-    """Return those of the feed files that include the file `shared`."""
+    """Return the feed files that include the file `shared`."""
     return [path for path in feeds if os.path.realpath(shared) in map(os.path.realpath, included_by(path))]
 
 
@@ -98,7 +98,7 @@ def included_by(feed: Path) -> list[Path]:
 
 
 def _document(path: Path) -> Block:
-    """Return a file's own keys; none where it cannot be read."""
+    """Return a file's own document, empty if it cannot be read."""
     try:
         document = read_yaml(path.read_bytes().decode("utf-8-sig"))[0]
     except (OSError, UnicodeDecodeError):
@@ -107,7 +107,7 @@ def _document(path: Path) -> Block:
 
 
 def insert_named_steps(document: Block) -> list[MappingProblem]:
-    """Put named steps where they are used, and return what was wrong in using them."""
+    """Replace each use of named steps by the steps, and return the problems."""
     steps = document.get("steps")
     named = steps if isinstance(steps, Block) else Block()
     problems: list[MappingProblem] = []
@@ -121,7 +121,7 @@ def insert_named_steps(document: Block) -> list[MappingProblem]:
 
 
 def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: list[MappingProblem]) -> object:
-    """Return steps with the named ones in their places; `outer`: the names within which they stand."""
+    """Return steps with named ones inserted; `outer`: the names that are being inserted, to detect circles."""
     items = steps if isinstance(steps, YamlList) else [steps]
     if not any(isinstance(item, Block) and _USE in item for item in items):
         return steps
@@ -137,22 +137,22 @@ def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: lis
             named[name] = _inserted(named[name], (*outer, name), named, problems)
             row.extend(named[name] if isinstance(named[name], YamlList) else [named[name]])
     if len(row) > _MOST_STEPS:
-        problems.append(MappingProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
+        problems.append(MappingProblem(position, f"these are more than {_MOST_STEPS} steps"))
         del row[_MOST_STEPS:]
     return row
 
 
 def _misuse(item: Block, outer: tuple[str, ...], named: Block) -> MappingProblem | None:
-    """Return why the steps that are used cannot be."""
+    """Return the problem of a use of named steps, None if it is correct."""
     name: Node = item[_USE]
     if len(item) > 1:
         other = next(key for key in item if key != _USE)
-        message = f'"{_USE}" stands for steps, and "{other}" is no part of it'
-        return MappingProblem(item.key_position(other), message, "write the choice beside the step that it is meant for")
+        message = f'"{_USE}" has no key "{other}"'
+        return MappingProblem(item.key_position(other), message, "write it beside a step")
     if not isinstance(name, Scalar) or name not in named:
         hint = did_you_mean(str(name), named) or "name them under steps"
         return MappingProblem(name.position, f'there are no steps "{name}"', hint)
     if name in outer:
         shown = " -> ".join((*outer[outer.index(name) :], name))
-        return MappingProblem(name.position, f"the named steps go in a circle: {shown}")
+        return MappingProblem(name.position, f"the named steps refer to each other in a circle: {shown}")
     return None

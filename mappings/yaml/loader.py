@@ -1,4 +1,4 @@
-"""Mapping files loaded: one at a time, or a folder of them, with their lookup files and every problem at its position."""
+"""Loads mapping files, singly or a folder of them, with their lookup files; all problems get their positions."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ FOLDER = "lookups"
 FAULT = "a fault of eventsync while loading this file"
 _ABOUT_ROWS = ("feed", "source", "key", "let", "rows", "event")
 Shelf = dict[Path, Table]
-"""Lookup files already read, so that the feeds of one folder share them."""
+"""Lookup files already read, shared by the feeds of a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFolder:
-    """The feeds of a folder: those that may run, and the files that are broken, each by itself."""
+    """The usable feeds of a folder, and the problems of its broken files."""
 
     feeds: tuple[FeedMapping, ...]
     broken: tuple[MappingFileError, ...]
 
 
 def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
-    """Load every mapping file of a folder, in the order of their names; one whose name begins with _ is only included.
+    """Load every mapping file of a folder, sorted by name; files whose name begins with _ are only included.
 
-    A broken file harms no other. Two files with one feed name (or two that differ in `-` and `_` only): the later is broken.
-    `wanted`: names of feeds or of their files, if only these are needed; files that can hold none of them are left alone.
+    A broken file does not affect others. Of two files with the same feed name (apart from `-` and `_`) the later is broken.
+    `wanted`: names of feeds or files to load; files that cannot contain them are skipped.
     """
     feeds: list[FeedMapping] = []
     broken: list[MappingFileError] = []
@@ -76,15 +76,15 @@ _NAME = re.compile(rb"""^feed:[ \t]+(["']?)([a-z0-9_-]+)\1[ \t]*(?:#[^\n]*)?\r?$
 
 
 def same_name(feed: str) -> str:
-    """Return a feed's name as names are compared: those that differ in `-` and `_` only are one."""
+    """Return a feed's name for comparison: `-` and `_` are the same."""
     return feed.replace("-", "_")
 
 
 def _may_be_named(paths: Sequence[Path], wanted: Collection[str]) -> list[Path]:
-    """Return those files, in their order, that are called so or may hold a feed of one of these names.
+    """Return the files that may contain one of the wanted feeds, by feed name or file name.
 
-    Every file that claims the same name as one of them is among them, so that of two with one name the later stays
-    broken; and every file whose name only YAML can read.
+    The result includes every file with the same feed name, so that the later of two is still reported, and every file whose
+    feed name cannot be found without parsing it.
     """
     claims = {path: _claimed(path) for path in paths}
     names = {same_name(name) for name in wanted} | {claim for path, claim in claims.items() if path.stem in wanted}
@@ -92,7 +92,7 @@ def _may_be_named(paths: Sequence[Path], wanted: Collection[str]) -> list[Path]:
 
 
 def _claimed(path: Path) -> str:
-    """Return the name that a file gives its feed; "" if that takes reading it as YAML."""
+    """Return the feed name in a file, found without parsing; "" if it cannot be found."""
     try:
         names = [match[2].decode() for match in _NAME.finditer(path.read_bytes())]
     except OSError:
@@ -101,10 +101,10 @@ def _claimed(path: Path) -> str:
 
 
 def load_feed(path: Path, shelf: Shelf | None = None) -> FeedMapping:
-    """Read and check one mapping file with its lookup files (`shelf` keeps those already read).
+    """Load one mapping file with its lookup files; `shelf` caches them.
 
     Raises:
-        MappingFileError: with every problem of the file, in the order of its lines.
+        MappingFileError: with all problems of the file, sorted by line.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -117,10 +117,11 @@ def load_feed(path: Path, shelf: Shelf | None = None) -> FeedMapping:
 
 
 def parse_feed(text: str, path: Path, shelf: Shelf | None = None) -> FeedMapping:
-    """Check the text of a mapping file as if it stood at `path`. An exception that no check foresaw is a problem of the file.
+    """Parse and check the text of a mapping file located at `path`. An unexpected exception is reported as a problem of the
+    file.
 
     Raises:
-        MappingFileError: with every problem, in the order of the lines.
+        MappingFileError: with all problems of the file, sorted by line.
     """
     try:
         return _parsed(text, path, {} if shelf is None else shelf)
@@ -160,10 +161,10 @@ def _parsed(text: str, path: Path, shelf: Shelf) -> FeedMapping:
 
 
 def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
-    """Return the lookup file that a feed of `folder` names: beside the feed, or in the folder of lookups.
+    """Return the lookup file for a feed of `folder`: beside the feed, or in the folder of lookups.
 
     Raises:
-        TableError: there is none, or it cannot be read.
+        TableError: there is no such file, or it cannot be read.
     """
     places = (folder, folder.parent / FOLDER)
     try:
@@ -185,20 +186,20 @@ def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
 
 
 def document_of(path: Path) -> Mapping[str, Any]:
-    """Return a loaded mapping file's plain document, with what it includes, and with its named steps in their places."""
+    """Return a loaded mapping file's document, with included files and named steps inserted."""
     document = _assembled(path.read_bytes().decode("utf-8-sig"), path)[0]
     return document if isinstance(document, Block) else {}
 
 
 def readable_document(path: Path) -> Mapping[str, Any]:
-    """Return what can still be read of the document of a file that cannot be used; nothing of one that is gone, or no text."""
+    """Return the readable part of a broken file's document, empty if there is none."""
     with suppress(Exception):  # a broken file harms no other
         return document_of(path)
     return {}
 
 
 def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
-    """Return problems found in a loaded mapping file elsewhere, at their lines and columns."""
+    """Return problems of a loaded mapping file with their lines and columns."""
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
     document = _assembled(text, path)[0]
@@ -206,7 +207,7 @@ def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProbl
 
 
 def _assembled(text: str, path: Path) -> tuple[object, list[MappingProblem]]:
-    """Return the document with what it includes, and with its named steps in their places, and every problem on the way."""
+    """Return the document with included files and named steps inserted, and all problems found."""
     document, problems = read_yaml(text)
     if isinstance(document, Block):
         problems += include_files(document, path.parent)
@@ -215,7 +216,7 @@ def _assembled(text: str, path: Path) -> tuple[object, list[MappingProblem]]:
 
 
 def _names(document: Block) -> frozenset[str]:
-    """Return the names that values may use: those of `let`, of items, and what the rules about rows add to each event."""
+    """Return the names that values may use: those of `let`, loop items, `$item` and `$day`."""
     let, rules = document.get("let"), document.get("rows")
     kinds = {key for rule in rules if isinstance(rule, Block) for key in rule} if isinstance(rules, list) else set()
     given = {name for name, kind in (("item", "explode"), ("day", "recur")) if kind in kinds}
@@ -223,7 +224,9 @@ def _names(document: Block) -> frozenset[str]:
 
 
 def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy) -> bytes:
-    """Digest what decides over rows: comments, layout, owner, schedule, examples and most of publishing do not."""
+    """Return the digest of everything that affects outcomes: not comments, layout, owner, schedule, examples or most of
+    publishing.
+    """
     content = {key: document[key] for key in _ABOUT_ROWS if key in document}
     if publish.draft_on_warning:
         content["draft_on_warning"] = "true"
@@ -237,7 +240,7 @@ def _one_problem(path: Path, position: Position, message: str, hint: str = "") -
 
 
 def _at_lines(path: Path, text: str, document: object, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
-    """Return the problems in the order of the lines, those of the feed's own file first."""
+    """Return the problems sorted by line, those of the feed's own file first."""
     own, found = IncludedFile(path, text), dict[FileProblem, None]()
     for problem in problems:
         position = problem.where if isinstance(problem.where, Position) else locate(document, problem.where)[0]
@@ -270,7 +273,7 @@ _SAID_ELSEWHERE = {
     "zone": "timezone",
     "timezone": "zone",
 }
-"""Words by which other programs, or other places of a mapping file, call the same thing."""
+"""Words for the same thing in other programs, or elsewhere in a mapping file."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
 _WORDS = {
     "int_parsing": "a whole number is needed",
@@ -289,7 +292,7 @@ _WORDS = {
 
 
 def find_model_problems(error: ValidationError, document: Block) -> Iterator[MappingProblem]:
-    """Yield every problem that the models found; a list is too short only for want of the items that were refused."""
+    """Yield the problems that the models found, without "too short" for lists whose items were refused."""
     problems = error.errors(include_url=False)
     for problem in problems:
         loc = problem["loc"]
@@ -320,7 +323,7 @@ def _model_problem(problem: ErrorDetails, document: Block) -> MappingProblem:  #
             hint = _meant(str(found), known) or f"there are {', '.join(known)}"
             return MappingProblem(position, f'"{found}" is not among the choices', hint)
         case "string_pattern_mismatch":
-            return MappingProblem(position, f'"{found}" is not written as it must be', "lower-case words joined by -")
+            return MappingProblem(position, f'"{found}" is not a valid name', "write lower-case words joined by -")
         case "value_error":
             return MappingProblem(position, problem["msg"].removeprefix("Value error, "))
         case kind:
@@ -340,6 +343,6 @@ def _unknown_choice(tag: str, found: object, position: Position, document: Block
 
 
 def _meant(word: str, known: Collection[str]) -> str:
-    """Return the word that is spelt alike, or that means the same; "" if there is none."""
+    """Return a hint with a similar word or a synonym, "" if there is none."""
     other = _SAID_ELSEWHERE.get(word, "")
     return f'did you mean "{other}"?' if other in known else did_you_mean(word, known)

@@ -91,7 +91,8 @@ def _lines(found: Sequence[LiveFinding]) -> Iterator[tuple[str, str, str]]:
         yield "key", "not ready", channels.told
     else:
         yield "service", "ready" if service.ok else "not ready", service.told
-        yield ("key", "ready", "the service accepts it") if channels.state == "ready" else ("key", _UNCHECKED, _LATER)
+        is_taken = channels.ok or (channels is not service and channels.exit_code == ExitCode.CONFIG)
+        yield ("key", "ready", "the service accepts it") if is_taken else ("key", _UNCHECKED, _LATER)
     for one in found:
         if one is channels and is_refused:
             yield one.asked, _UNCHECKED, "check again when the service accepts the key"
@@ -153,7 +154,9 @@ def of_service(
         return
     channels = lists.channels
     yield _well(
-        "service", f"{base_url} answers" + ("" if isinstance(channels, SyncError) else f" and accepts the key {lists.key_tail}")
+        "service",
+        f"{base_url} answers"
+        + ("" if isinstance(channels, SyncError) else f" and accepts the key {lists.key_tail}").removesuffix(" …"),
     )
     if lists.probe is not None or not isinstance(channels, SyncError):
         yield _scopes(lists)

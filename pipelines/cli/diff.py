@@ -135,10 +135,7 @@ if IS_WORKING:
 
 
 def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
-    found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
-    if not found:
-        raise session.unknown([row])
-    (record,) = found
+    (record,) = session.find([typed_key(row)])
     fields = payload_diff(record.shown, record.drift_body or record.shown)
     document = DifferingWhole(**_document(record), fields=fields)
     output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))

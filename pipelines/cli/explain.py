@@ -18,7 +18,7 @@ if IS_WORKING:
     from mappings.compiler.rows import left_out
     from mappings.delivery import split_destination
     from mappings.errors import ConfigError, FileProblem
-    from mappings.outcome import Absorbed, MappedRow, RowOutcome, Skipped, SourceRow
+    from mappings.outcome import Absorbed, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
     from mappings.positions import locate
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, RowKey
@@ -45,6 +45,7 @@ if IS_WORKING:
     from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
     from state.enums import EntryState
+    from state.ledger.alternatives import KnownRows
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import RowFilter
 
@@ -75,13 +76,16 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     moment = as_of_moment(as_of, mapping) if as_of else None
     mapper = compile_feed(mapping, known.directory, moment or now())
     first_run = FirstRun()
-    with output.progress(f"searching {mapping.feed} for {row}") as bar:
-        source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-        found, outcomes = _find(mapping.feed, source, mapper, row, bar, first_run)
-    steps = explain_row(mapping, known.directory, found, moment or now()).steps
     with open_state() as reader:
+        scopes = reader.scopes_of(mapping.feed)
+        asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
+        with output.progress(f"searching {mapping.feed} for {row}") as bar:
+            source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+            found, outcomes = _find(mapping.feed, source, mapper, row, asked, bar, first_run)
+        steps = explain_row(mapping, known.directory, found, moment or now()).steps
+        outcomes = [(_under_known_key(reader, scopes, outcome), foreseen) for outcome, foreseen in outcomes]
         keys = sorted({outcome.row_key for outcome, _ in outcomes})
-        records = [(key, record) for key in keys for record in _records(reader, reader.scopes_of(mapping.feed), key)]
+        records = [(key, record) for key in keys for record in _records(reader, scopes, key)]
         entries, known_rows = [entry_of(record, mapping.feed) for _, record in records], dict(records)
         described = []
         for outcome, foreseen in outcomes:
@@ -128,38 +132,47 @@ _LONGEST = 300
 
 
 def _find(
-    feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Progress, first_run: FirstRun
+    feed: FeedName,
+    source: Source,
+    mapper: RowMapper,
+    word: str,
+    asked: Sequence[KnownRows],
+    bar: Progress,
+    first_run: FirstRun,
 ) -> tuple[SourceRow, list[tuple[RowOutcome, Foreseen]]]:
     """Return the row that `word` names by place, key or number, with its outcomes: by itself, and in a first run.
 
-    The source is read to its end: any other row may have the same key or resemble this one.
+    `asked`: the entries that the word may mean, also by a key that a row once had. The source is read to its end: any other row
+    may have the same key or resemble this one.
     """
-    exact, numbered = list[SourceRow](), list[SourceRow]()
+    exact, known, numbered = list[SourceRow](), list[SourceRow](), list[SourceRow]()
     keys: dict[RowKey, None] = {}
     wanted, number = typed_key(word), word.lstrip("#:")
 
     def compared(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
             bar.advance()
-            known_as = mapper.keys_of(row)
-            if not exact and (row.location.is_named(word) or wanted in known_as):
+            known_as = mapper.alternatives_of(row)
+            if not exact and (word in row.location.names or wanted in [key for _, key in known_as]):
                 exact.append(row)
-            elif not numbered and row.location.has_number(number):
+            elif not known and any(entry.was_met_under(wanted) for rows in asked for entry in rows.find(known_as)):
+                known.append(row)
+            elif not numbered and number == row.location.shown_number:
                 numbered.append(row)
             if known_as and len(keys) < _KEPT_KEYS:
-                keys[known_as[0]] = None
+                keys[known_as[0][1]] = None
             yield row
 
     became: list[tuple[RowOutcome, Foreseen]] = []
     with source.read() as reading:
         for outcome in mapper.over(compared(reading.rows)):
             foreseen, _ = first_run.take(outcome)
-            if any(row.location == outcome.location for row in (*exact, *numbered)):
+            if any(row.location == outcome.location for row in (*exact, *known, *numbered)):
                 became.append((outcome, foreseen))
-    if not exact and not numbered:
+    if not exact and not known and not numbered:
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
-    (found, *_) = exact or numbered
+    (found, *_) = exact or known or numbered
     return found, [one for one in became if one[0].location == found.location]
 
 
@@ -168,10 +181,17 @@ def _records(reader: StateReader, scopes: Iterable[FeedScope], key: RowKey) -> I
         yield from reader.queries.rows(scope, RowFilter(row_key=key))
 
 
+def _under_known_key(reader: StateReader, scopes: Iterable[FeedScope], outcome: RowOutcome) -> RowOutcome:
+    """Return a row under the key of its entry, as a run would find it; a row that may be several entries is rejected."""
+    for scope in scopes if outcome.known_as else ():
+        outcome, *_ = reader.queries.known_rows(scope, [key for _, key in outcome.known_as]).resolve(outcome)
+    return outcome
+
+
 def _as_known(outcome: RowOutcome, foreseen: Foreseen, record: RowRecord | None) -> Foreseen:
-    """Return the outcome of a row, given its ledger entry: a held row stays held, and a known row is compared outside the window
-    too.
-    """
+    """Return the outcome of a row, given its ledger entry: held stays held, known is compared also outside the window."""
+    if isinstance(outcome, Rejection) and isinstance(foreseen, MappedRow):
+        return outcome
     if record is None or not isinstance(outcome, MappedRow) or not isinstance(foreseen, MappedRow | Held | Skipped):
         return foreseen
     if record.state is EntryState.HELD and record.candidate:

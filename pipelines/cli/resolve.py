@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ if IS_WORKING:
     from state.ledger.choices import Change, Instruction, NoChange, Option
     from state.ledger.decisions import Outcome, Resolved, propose, raise_all
     from state.ledger.standing import FeedScope
+    from state.queries import RowFilter
 
 _SAME_AS = "--same-as"
 
@@ -131,6 +133,9 @@ def resolve(  # the options of the surface
         raise ConfigError(f"{given[0]} applies to one row only", hint=hint)
     with open_feed_session(feed) as session:
         name = session.scope.feed
+        others_of_key = session.queries.rows(session.scope, RowFilter(row_key=choice.row_key)) if choice.row_key else ()
+        if len(others_of_key) == 1:
+            choice = replace(choice, row_key=others_of_key[0].row_key)
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
@@ -191,10 +196,7 @@ def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
         outcomes = propose(session.engine, session.scope, keys, choice)
         return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, Change)}
-    outcomes = propose(session.engine, session.scope, words, choice)
-    unknown = [key for key, outcome in outcomes.items() if outcome is None]
-    if unknown:
-        raise session.unknown(unknown)
+    outcomes = propose(session.engine, session.scope, [row.row_key for row in session.find(words)], choice)
     raise_all(outcomes.values())
     return outcomes
 

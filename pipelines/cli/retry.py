@@ -16,7 +16,6 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import open_feed_session, typed_key
     from state.ledger.decisions import RETRIABLE, LeftAlone
-    from state.queries import RowFilter
 
 
 def retry(
@@ -48,10 +47,8 @@ def retry(
         hint = did_you_mean(state, known) or f"use {' or '.join(known)}; for other rows use `eventsync resolve`"
         raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
     with open_feed_session(feed) as session:
-        row_keys = None if keys is None else tuple(dict.fromkeys(filter(None, map(typed_key, keys.split(",")))))
-        unknown = [key for key in row_keys or () if not session.queries.rows(session.scope, RowFilter(row_key=key))]
-        if unknown:
-            raise session.unknown(unknown)
+        named = None if keys is None else session.find(filter(None, map(typed_key, keys.split(","))))
+        row_keys = None if named is None else [row.row_key for row in named]
         with session.deciding("retry") as decisions:
             retried = decisions.retry(RETRIABLE if state is None else (known[state],), row_keys)
     name, left_alone = session.scope.feed, retried.left_alone

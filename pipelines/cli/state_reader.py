@@ -24,9 +24,9 @@ from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
 from state.ledger.reads import find_orphaned_feeds
-from state.ledger.standing import FeedScope
+from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
-from state.queries import FeedStatus, LedgerQueries, RunRecord
+from state.queries import FeedStatus, LedgerQueries, RowFilter, RunRecord
 
 if TYPE_CHECKING:
     from state.ledger.decisions import Decisions
@@ -179,7 +179,22 @@ class FeedSession:
         except ConfigError:
             return PublishPolicy()
 
-    def unknown(self, row_keys: Iterable[str]) -> ConfigError:
+    def find(self, row_keys: Iterable[RowKey]) -> list[RowRecord]:
+        """Return the rows that have or had these keys, each once.
+
+        Raises:
+            ConfigError: there is no such row, or a key may mean several.
+        """
+        found = {key: self.queries.rows(self.scope, RowFilter(row_key=key)) for key in row_keys}
+        if unknown := [key for key, rows in found.items() if not rows]:
+            raise self._unknown(unknown)
+        for key, rows in found.items():
+            if len(rows) > 1:
+                several = " or ".join(row.row_key for row in rows)
+                raise ConfigError(f"{self.scope.feed}: {key} may be {several}", hint="name the row by one of these keys")
+        return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
+
+    def _unknown(self, row_keys: Iterable[str]) -> ConfigError:
         """Return the error for row keys that do not exist, with similar keys as a hint."""
         feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
         near = " ".join(f"{key}: {hint}" for key in missing if (hint := did_you_mean(key, known)))

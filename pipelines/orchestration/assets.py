@@ -27,7 +27,7 @@ from pydantic import Field
 from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.outcome import shown_place
-from mappings.reasons import REASON_TEXTS
+from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
@@ -63,6 +63,10 @@ PUBLISH_CHECKS = {
 }
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """One partition per day in UTC, from the first day that may be backfilled to today."""
+HELD_DECISIONS = (
+    "`eventsync resolve FEED KEY --same-as`: it is the event that it resembles",
+    "`eventsync resolve FEED KEY --release`: it is a separate event, send it",
+)
 ROWS_SHOWN = 20
 _STAGED_FIRST = ("read", "new", "unchanged", "rejected")
 _PUBLISHED_FIRST = ("delivered", "waiting for a person", "rejected", "changed", "new", "pending")
@@ -278,12 +282,13 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
     counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
     if report.rejections:
+        words = Words()
         counts["rejected rows"] = _table(
             {
                 "place": shown_place(row.origin),
                 "column": reason.column,
                 "found": reason.found[:200],
-                "problem": " ".join(filter(None, (REASON_TEXTS[reason.code], reason.hint))),
+                "problem": " ".join(filter(None, (words.problem(reason), words.advice(reason)))),
             }
             for row in report.rejections[:ROWS_SHOWN]
             for reason in row.reasons
@@ -293,6 +298,7 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
             {"place": shown_place(row.origin), "row key": row.row_key, "looks like": row.twin_key}
             for row in report.held[:ROWS_SHOWN]
         )
+        counts["what a held row waits for"] = _list(HELD_DECISIONS)
     if report.skipped:
         counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
     if staged.notices:

@@ -1,28 +1,21 @@
-"""The context of a run (settings, state DB, clock), and the feed's lease, renewed by a heartbeat while the run works."""
+"""The context of a run (settings, state DB, clock), and the feed's lease."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from math import inf
-from types import TracebackType
-from typing import Self
 
 import structlog
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
-from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
@@ -31,19 +24,12 @@ from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb
-from state.errors import HeldByAnotherError, LeaseLostError
-from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
+from state.errors import HeldByAnotherError
+from state.ledger.lease import Lease, LeaseKeeper, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
 from state.opening import opened_database
 
-HEARTBEAT_S = LEASE_TTL_S / 6
-"""Interval of lease renewals; several may fail before the lease expires."""
-FRESH_S = LEASE_TTL_S / 4
-"""A request may be sent without a renewal for this long after the last one; a process that was suspended for longer renews first.
-"""
-_LAST_BEAT_S = 0.5
-"""How long the release waits for a heartbeat that has begun."""
 BACKFILL = "backfill"
 SCHEDULE = "schedule"
 """Launchers of runs, as they end a lease holder's name."""
@@ -52,80 +38,6 @@ PATIENCE_S = 2.0
 _NOTE = "waited for: {}"
 Report = Callable[[str], None]
 """Print a sentence for the person who watches the run."""
-
-
-class LeaseKeeper:
-    """Keeps one lease during a `with` block: a thread renews it every `beat_s` seconds, and the end of the block releases it.
-
-    `clock_s` must count while the process is suspended and the machine sleeps. If the state DB is busy, the next beat renews;
-    only another run's takeover loses the lease.
-    """
-
-    def __init__(self, lease: Lease, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
-        self._lease = lease
-        self._clock_s = clock_s
-        self._beat_s = beat_s
-        self._renewed_at = clock_s()
-        self._is_over = threading.Event()
-        self._asking = asyncio.Lock()
-        begin = copy_context().run  # its log lines have the same run and feed
-        self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
-
-    @property
-    def token(self) -> int:
-        """The fencing token that every transaction is checked with."""
-        return self._lease.token
-
-    async def assure(self) -> None:
-        """Make sure that the lease is fresh: renew it if the last renewal was too long ago.
-
-        Raises:
-            LeaseLostError: another run has the feed; nothing may be sent any more.
-            SyncError: the state DB does not answer, so nothing may be sent either.
-        """
-        if self._is_fresh():
-            return
-        async with self._asking:
-            if not self._is_fresh():
-                await asyncio.to_thread(self._renew)
-
-    def __enter__(self) -> Self:
-        """Start the heartbeat."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the heartbeat and release the lease. A lease that cannot be released expires, or another run takes it from the dead
-        process.
-        """
-        self._is_over.set()
-        self._thread.join(_LAST_BEAT_S)
-        try:
-            self._lease.release()
-        except SyncError as problem:
-            structlog.get_logger().warning("the lease could not be released", problem=str(problem))
-
-    def _is_fresh(self) -> bool:
-        return self._clock_s() - self._renewed_at <= FRESH_S
-
-    def _renew(self) -> None:
-        """Renew the lease; its time counts from the request, not the answer."""
-        asked_at = self._clock_s()
-        self._lease.renew()
-        self._renewed_at = asked_at
-
-    def _beat(self) -> None:
-        while not self._is_over.wait(self._beat_s):
-            try:
-                self._renew()
-            except LeaseLostError as lost:
-                self._renewed_at = -inf  # the next request renews first, and fails
-                structlog.get_logger().warning("the lease was lost: no more requests are sent", problem=str(lost))
-                return
-            except SyncError as problem:
-                structlog.get_logger().warning(
-                    "the lease could not be renewed; the next heartbeat tries again", problem=str(problem)
-                )
 
 
 def _log(sentence: str) -> None:

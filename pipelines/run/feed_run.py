@@ -21,7 +21,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.run.backfill import narrow_to
 from pipelines.run.brakes import brake_error, pass_the_gate
-from pipelines.run.context import LeaseKeeper, RunContext
+from pipelines.run.context import RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
@@ -33,6 +33,7 @@ from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
+from state.ledger.lease import LeaseKeeper
 from state.ledger.outbox import Outbox, open_outbox
 from state.ledger.standing import Standing
 from state.notes import MediaMemory, add_notices, put_pace

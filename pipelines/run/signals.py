@@ -34,6 +34,8 @@ _SAME_PRESS_S = 0.1
 """Signals within this time count as one: Ctrl-C may arrive from the terminal and from a parent process."""
 _LAST_S = 0.7
 """Seconds that the command gets after a second signal, even if it hangs."""
+_UNNOTICED_S = 0.05
+"""Seconds within which Python's own handler runs, unless the main thread is blocked."""
 _JOIN_S = 0.25
 """Seconds that the process gets then: Python waits for threads, one of which may wait for a server."""
 _NAP_S = 0.2
@@ -222,6 +224,10 @@ def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words
             break
         if byte[0] in STOPPING and first_at is None:
             first_at = at
+            if not is_over.wait(_UNNOTICED_S) and not _SIGNALS.count:
+                # It came in the very moment in which the main thread began to wait in C. The same signal ends that wait.
+                signal.pthread_kill(threading.main_thread().ident or 0, byte[0])
+                reader.recv(1)
     else:
         reader.close()
         return

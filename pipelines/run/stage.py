@@ -35,7 +35,6 @@ from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
 from state.ledger.accounts import ReadKind, StagePolicy, StageReport
-from state.ledger.alternatives import digest_of
 from state.ledger.gate import NO_BOOKMARK, Bookmark, repeat_read
 from state.ledger.ledger import Ledger
 from state.ledger.stage import Stage, open_stage
@@ -392,7 +391,8 @@ def _read(
         outcomes: Iterable[RowOutcome] = job.mapper.over(window.rows(reading.rows) if window else reading.rows)
         outcomes = window.outcomes(outcomes) if window else outcomes
         names = _names_reader(job)
-        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), names) if options.keys else outcomes
+        places: dict[str, RowKey] = {}
+        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), names, places) if options.keys else outcomes
         for chunk in read_chunks(outcomes):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
@@ -410,7 +410,8 @@ def _read(
         notices.append("rows that an earlier run staged are not among the changed ones: the next run reads the source in full")
     if window:
         notices += window.notices()
-    return job.staged(report, brakes, notices, reading.stamp, missing)
+    missed = (f"{key} (that row has the key {places[key]})" if places.get(key) else key for key in missing)
+    return job.staged(report, brakes, notices, reading.stamp, missed)
 
 
 def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
@@ -435,16 +436,30 @@ def _names_reader(job: StageJob) -> Callable[[RowOutcome], tuple[RowKey, ...]]:
     parts = job.mapping.key_parts
     if not job.options.keys or len(job.mapping.key_alternatives) == 1:
         return lambda outcome: tuple(names_of(outcome.row_key, parts))
-    asked = job.ledger.names_asked_for([*map(RowKey, job.options.keys)])
-    return lambda outcome: (outcome.row_key, *(key for _, one in outcome.known_as for key in asked.get(digest_of(one), ())))
+    asked = frozenset(map(RowKey, job.options.keys))
+    known = job.ledger.known_rows(asked)
+
+    def names(outcome: RowOutcome) -> tuple[RowKey, ...]:
+        known_as = [key for entry in known.find(outcome.known_as) for key in asked if entry.was_met_under(key)]
+        return (outcome.row_key, *(key for _, key in outcome.known_as), *known_as)
+
+    return names
 
 
 def _picked(
-    outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], names_of_row: Callable[[RowOutcome], tuple[RowKey, ...]]
+    outcomes: Iterable[RowOutcome],
+    wanted: frozenset[RowKey],
+    names_of_row: Callable[[RowOutcome], tuple[RowKey, ...]],
+    places: dict[str, RowKey],
 ) -> Iterator[RowOutcome]:
-    """Yield the outcomes of the rows asked for; a single event picked from an expanded row counts as a row."""
+    """Yield the outcomes of the rows asked for; a single event picked from an expanded row counts as a row.
+
+    `places` collects the keys of rows that were asked for by place or number instead.
+    """
     for outcome in outcomes:
         names = names_of_row(outcome)
+        for place in wanted & (outcome.location.names | {outcome.location.shown_number}):
+            places.setdefault(place, names[0])
         if not wanted.isdisjoint(names):
             yield outcome if names[0] in wanted else replace(outcome, part=WHOLE_ROW)
 

@@ -1,4 +1,4 @@
-"""What a run did with its rows, as numbers that must balance, and the list of rows that people must see."""
+"""The accounts of a run: numbers of rows by outcome, which must balance, and the report of its stage for the brakes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from mappings.row_key import FeedName, RowKey
 
 T = TypeVar("T")
 READS_COMPARED = 60
-"""So many of the latest whole reads show a feed's habits: two months of a feed that is read once a day."""
+"""How many of the latest full reads show what is usual for a feed: two months of daily reads."""
 
 
 class ImbalanceError(SyncError):
-    """Rows went missing between two steps, or were counted twice: the numbers cannot be trusted."""
+    """Rows were lost between two steps, or counted twice: the numbers are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAccount:
-    """Every row read, in exactly one place:
+    """The account of a read; every row is counted in exactly one term:
+
     `read + expanded = filtered + duplicate + grouped + rejected + held + still_refused + unchanged + drifted + new + gone`.
 
-    `expanded`: events that rows gave beyond one each; `grouped`: rows that went into another row's event. Both are 0 for a
-    feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for. `gone`: rows that an
-    incremental read reports as deleted. `still_refused`: rows whose payload is the one that the service has refused.
-
-    `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
-    is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
-    delivered, also where the feed ignores it (`on_change: ignore`); a difference that a person has set aside is
-    `unchanged`.
+    `expanded`: additional events of split rows; `grouped`: rows merged into another row's event. Both are 0 for a feed in which
+    a row is an event. `duplicate`: rows for which another row with the same key is used. `gone`: rows that an incremental read
+    reports as deleted. `still_refused`: rows with the payload that the service refused. `new`: rows that this run staged to be
+    sent, both unknown ones and known ones with a changed payload that is due (never sent, refused before, or drafted again).
+    `drifted`: rows that differ from what was delivered, even if the feed ignores changes (`on_change: ignore`); a difference
+    that a person ignored is `unchanged`.
     """
 
     read: int = 0
@@ -56,21 +55,21 @@ class ReadAccount:
     still_refused: int = 0
 
     def imbalance(self) -> int:
-        """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
+        """The number of rows without an outcome (positive), or of outcomes without a row (negative)."""
         return 2 * (self.read + self.expanded) - int(sum(astuple(self)))
 
     @property
     def wanted(self) -> int:
-        """How many events the source asked for, usable or not."""
+        """How many events the source asks for, usable or not."""
         return self.read + self.expanded - self.filtered - self.grouped - self.gone
 
     @property
     def present(self) -> int:
-        """How many rows the source has, of those that were read."""
+        """How many of the rows read exist in the source."""
         return self.read - self.gone
 
     def check(self) -> None:
-        """Raise `ImbalanceError`, with the numbers, unless they balance."""
+        """Raise `ImbalanceError` with the numbers if they do not balance."""
         if off := self.imbalance():
             hint = "nothing of this run should be published; please report this as a fault of eventsync"
             raise ImbalanceError(f"the rows read do not add up, by {off}: {self}", hint=hint)
@@ -78,8 +77,8 @@ class ReadAccount:
 
 @dataclass(frozen=True, slots=True)
 class RowShares:
-    """How many rows were `wanted`, and `rejected` of them, where rows give several events: each row counts as one, and as
-    rejected by the share of its events that are.
+    """The numbers of `wanted` and `rejected` rows if rows give several events: each row counts as one, and as rejected by the
+    share of its rejected events.
     """
 
     wanted: float = 0.0
@@ -88,11 +87,12 @@ class RowShares:
 
 @dataclass(frozen=True, slots=True)
 class PublishAccount:
-    """Every row owed, in exactly one place: `new + carried_over` = the sum of the other seven.
+    """The account of a publish; every row owed is counted in exactly one term: `new + carried_over` = the sum of the other
+    seven.
 
-    `new`: staged by this run; `carried_over`: owed since an earlier one. `pending`: still owed afterwards.
-    Of them all, `resent` were sent once more after an attempt that may have created their event: a service that ignores
-    idempotency keys may have several of each. It is no term of the equation.
+    `new`: staged by this run; `carried_over`: owed since an earlier one. `pending`: still owed afterwards. `resent`, which is
+    not a term, counts those sent again after an attempt that may have created their event: a service that ignores idempotency
+    keys may have several of each.
     """
 
     new: int = 0
@@ -107,11 +107,11 @@ class PublishAccount:
     resent: int = 0
 
     def imbalance(self) -> int:
-        """Rows owed that ended nowhere (positive), or ended somewhere without being owed (negative)."""
+        """The number of owed rows without an outcome (positive), or of outcomes without an owed row (negative)."""
         return 2 * (self.new + self.carried_over) + self.resent - int(sum(astuple(self)))
 
     def check(self) -> None:
-        """Raise `ImbalanceError`, with the numbers, unless they balance."""
+        """Raise `ImbalanceError` with the numbers if they do not balance."""
         if off := self.imbalance():
             hint = "run `eventsync state verify`; please report this as a fault of eventsync"
             raise ImbalanceError(f"the rows owed do not add up, by {off}: {self}", hint=hint)
@@ -119,7 +119,7 @@ class PublishAccount:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """How many problems of this run were of one kind, for one raw value. `hint` is the first one's."""
+    """The number of problems of one kind with the same raw value. `hint`: that of the first one."""
 
     code: ReasonCode
     field: str
@@ -131,7 +131,7 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One of the first rejected rows of a run."""
+    """A rejected row, as an example in a report."""
 
     origin: str
     row_key: RowKey
@@ -140,9 +140,7 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A row that is held: it looks like the entry `twin_key`, which is another feed's where `feed` is not "", and in another
-    namespace where `namespace` is not "".
-    """
+    """A held row, which resembles the entry `twin_key`; `feed` and `namespace` of that entry are "" if they are the row's own."""
 
     origin: str
     row_key: RowKey
@@ -153,8 +151,8 @@ class HeldRow:
 
 @dataclass(frozen=True, slots=True)
 class Alongside:
-    """Another scope of the service that knows `known` of a feed's `rows`: one of another `feed` ("": of the same name), or in
-    another `namespace` ("": the same). `held`: so many rows are held for its sake.
+    """Another scope of the service that has `known` of a feed's `rows`: of another `feed` ("": the same name), or in another
+    `namespace` ("": the same). `held`: rows held because of it.
     """
 
     scope_id: int
@@ -167,26 +165,24 @@ class Alongside:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What one read of the source came to, and what the brakes need to judge it.
+    """The result of one read of the source, for the brakes and for people.
 
-    `is_whole`: the read took in all rows of the source. Of `account.new`, `restaged` are known rows whose changed payload is
-    due; the rest was never seen before. Of `account.held`, `ignored` are rows that a person has set aside.
-    `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows; those
-    whose events are over are `past` instead, of `past_rows` rows where a row is an event (else 0);
-    `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed before this
-    read that some run has let out, `met` those of them that this read has; `present`: entries of its rows, once it is over;
-    `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
-    entries, never sent, that earlier reads staged, that none let out, and that this one asks for again; `redrafted`: drafts
-    of changes that no run has let out yet. `last_whole_read`:
-    rows of the last whole read that passed the brakes, None if there was none. `rows`: the same in rows, where rows give
-    several events. `rejections` and `held` are the first few; all are in the state DB. `standing`: rows that earlier reads
-    rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
-    read has not met, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
-    those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
-    the reads before, or passed for one run only. `left_out`: entries that a rule newly leaves out, by rule, of `to_come` whose
-    events are to come. `alike`: new rows that agree with absent ones in two of title, start and place; `alike_before`: earlier
-    reads that went out with at least half as many. `alongside`: who else delivers these rows. `key_definition`: what makes
-    the feed's keys; `has_new_keys`: it is not what the ledger knows.
+    `is_whole`: the read covered all rows of the source. Of `account.new`, `restaged` are known rows with a changed payload that
+    is due; the rest is unknown. Of `account.held`, `ignored` are rows that a person ignored. `vanished`: rows newly missing in
+    a full read, or reported as deleted, if the feed `is_marking` such rows; those whose events are over are `past` instead, out
+    of `past_rows` rows (0 if rows give several events). `withdrawn`: pending rows, never sent, that the source no longer asks
+    for. `known_before`: the feed's released entries before this read, of which this read `met` some; `present`: entries of the
+    source's rows after it. `replaced_before`: released earlier reads that lost and gained at least half as many rows as this
+    one. `waiting`: entries staged by earlier reads, never released or sent, that this read asks for again; `redrafted`: drafts
+    of changes that were not released yet. `last_whole_read`: rows of the last full read that passed the brakes, None if there
+    was none. `rows`: the same in rows, if rows give several events. `rejections`, `held`: the first few; all are in the state
+    DB. `standing`: rejected rows of earlier reads that this read, not a full one, has not read again. `is_blind`: rows wait
+    behind a closed gate that this read has not met, so that it must not open the gate. `reasons`: numbers of problems (not
+    warnings). `brakes`: those that stop this run; `accepted`: those that a person accepted for this run; `stood`: those that
+    stopped the reads before, or were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of
+    `to_come` entries with future events. `alike`: new rows that agree with missing ones in two of title, start and place;
+    `alike_before`: released earlier reads with at least half as many. `alongside`: another scope that delivers these rows.
+    `key_definition`: what determines the feed's keys; `has_new_keys`: it has changed.
     """
 
     run_id: str
@@ -227,7 +223,7 @@ class StageReport:
 
 
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
-    """Write any of them, in ASCII: raw cells may hold what no database takes as text."""
+    """Return a record as JSON in ASCII: raw cells may hold characters that no database stores."""
     return json.dumps(asdict(record))
 
 
@@ -235,9 +231,9 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 def dump_answer(answer: Answer) -> str:
-    """Write an answer, in ASCII and without its empty fields: there is one for every row, and it stays as long as its row.
+    """Return an answer as JSON in ASCII without empty fields: one is stored for every row.
 
-    Asking a dataclass for its fields costs more than the rest.
+    The fields are listed, because asking a dataclass for them costs more than the rest.
     """
     columns = {"status": answer.status, "code": answer.code, "message": answer.message}
     columns |= {"request_id": answer.request_id, "field": answer.field, "issue": answer.issue}
@@ -245,7 +241,7 @@ def dump_answer(answer: Answer) -> str:
 
 
 def _loader(kind: type[T]) -> Callable[[str], T]:
-    """Return what reads such a record; unlike pydantic's own parser, `json` takes halves of surrogate pairs."""
+    """Return a function that parses such a record; unlike pydantic's own parser, `json` accepts lone surrogates."""
     adapter = TypeAdapter(kind)
     return lambda stored: adapter.validate_python(json.loads(stored))
 
@@ -262,10 +258,10 @@ _REPORTED = ("warnings", "vanished", "withdrawn", "restaged", "ignored", "waitin
 
 
 class Tally:
-    """The running counts of one read, by the names that they have in `ReadAccount` and `StageReport`.
+    """The running counts of one read, named as in `ReadAccount` and `StageReport`.
 
-    Besides: `called_off`, rows left out as the source calls their events off, none of which can be out yet; `restless`, rows
-    that the very next read of the same source would count elsewhere; `unreleased`, rows that this read has and no run let out.
+    In addition: `called_off`, cancelled rows whose events cannot have been created; `restless`, rows that the next read of the
+    same source would count differently; `unreleased`, rows of this read that no run released.
     """
 
     def __init__(self) -> None:
@@ -277,9 +273,9 @@ class Tally:
         self._held: list[HeldRow] = []
 
     def begin(self, outcomes: Sequence[RowOutcome], unchanged: int) -> None:
-        """Count what was read: rows, and the events that some of them give beyond one.
+        """Count the rows read, and the additional events of split rows.
 
-        `unchanged`: rows that are known to be unchanged without having been mapped, one event each.
+        `unchanged`: rows known to be unchanged without mapping, one event each.
         """
         further = sum(outcome.part.is_further for outcome in outcomes)
         self.counts["expanded"] += further
@@ -289,12 +285,12 @@ class Tally:
         self._shares[0] += unchanged + wanted
 
     def skip(self, because: str) -> None:
-        """Count a row that a rule of the mapping leaves out."""
+        """Count a row that is left out, by its label."""
         self.counts["filtered"] += 1
         self._skipped[because] += 1
 
     def reject(self, rejection: Rejection) -> None:
-        """Count a row that cannot be used, and each of its reasons."""
+        """Count a rejected row and each of its reasons."""
         self.counts["rejected"] += 1
         self._shares[1] += 1 / rejection.part.of
         for reason in rejection.reasons:
@@ -306,28 +302,28 @@ class Tally:
             self._rejections.append(RejectedRow(rejection.location.place, rejection.row_key, rejection.reasons))
 
     def differ(self, *, is_settled: bool) -> None:
-        """Count a row that differs from what was delivered; as unchanged once a person has settled that very difference."""
+        """Count a row that differs from what was delivered; as unchanged if a person settled exactly this difference."""
         self.counts["unchanged" if is_settled else "drifted"] += 1
 
     def hold(self, place: str, row_key: RowKey, candidate: Candidate | None) -> None:
-        """Count a row that looks like a known event."""
+        """Count a row that resembles a known event."""
         self.counts["held"] += 1
         if len(self._held) < _EXAMPLES:
             like = candidate or Candidate(0, RowKey(""))
             self._held.append(HeldRow(place, row_key, like.row_key, like.feed, like.namespace))
 
     def free(self, row_key: RowKey) -> None:
-        """Count a held row as new: nothing known looks like it any more."""
+        """Count a held row as new, because no known event resembles it any more."""
         self.counts["held"] -= 1
         self.counts["new"] += 1
         self._held = [row for row in self._held if row.row_key != row_key]
 
     def account(self) -> ReadAccount:
-        """Freeze the counts that must balance."""
+        """Return the account of the read."""
         return ReadAccount(**{name: self.counts[name] for name in _ACCOUNT})
 
     def report(self, run_id: str, **more: Any) -> StageReport:
-        """Freeze everything, for the brakes and for people."""
+        """Return the report of the read; `more`: the fields that are not counted here."""
         counts: dict[str, Any] = {name: self.counts[name] for name in _REPORTED}
         reasons = sorted(self._reasons.items(), key=lambda each: -each[1][1])
         return StageReport(
@@ -348,7 +344,7 @@ OnVanish = Literal["report", "ignore"]
 
 
 class ReadKind(StrEnum):
-    """What a read takes in: all that its source has now, what changed since the bookmark, or rows that a person named."""
+    """The scope of a read: the whole source, what changed since the bookmark, or rows that a person named."""
 
     FULL = "full"
     INCREMENTAL = "incremental"
@@ -359,13 +355,12 @@ class ReadKind(StrEnum):
 class StagePolicy:
     """The rules of one read.
 
-    `on_change`: a delivered row that changed is listed as drift, only counted as such, or drafted again as a new event;
-    `on_vanish`: a row that is gone is marked and listed, or not. `holds_copies`: rows that look like copies of known
-    entries are held. `drafts_only`: all that this read pins is a draft. `accepted`: the brakes that this run may pass.
-    `days`: the first and the last ISO day of recurring events of which this read says anything; None where no event recurs.
-    `row_parts`: of how many parts a row's own key is, where a row may stand for several events whose keys begin with it; None: a
-    row is an event. `key_definition`: what makes the feed's keys, "" where that is not compared. `as_of`: the moment by which
-    events are over, where that is not the clock's.
+    `on_change`: a delivered row that changed is listed as drift, only counted, or drafted again as a new event. `on_vanish`: a
+    vanished row is marked and listed, or not. `holds_copies`: rows that resemble known entries are held. `drafts_only`: every
+    new body is a draft. `accepted`: the brakes accepted for this run. `days`: the first and last ISO day of recurring events
+    that this read covers, None without recurrences. `row_parts`: the number of parts of a row's own key if rows may have
+    several events, whose keys begin with it; None if a row is an event. `key_definition`: what determines the feed's keys, ""
+    to not compare it. `as_of`: the time by which events are over, if not the clock's.
     """
 
     on_change: OnChange = "report"
@@ -381,12 +376,13 @@ class StagePolicy:
 
 
 DEFAULT_POLICY = StagePolicy()
+"""Reports differences, holds copies, sends rows as mapped."""
 
 
 class Candidate(NamedTuple):
-    """A known entry that a row looks like: its id (0 for one that is written with the same batch), its key, and where it is.
+    """A known entry that a row resembles: its id (0 if it is written in the same batch), key and place.
 
-    `feed` is "" for an entry of the row's own feed, `namespace` for one of the row's own namespace.
+    `feed` and `namespace` are "" if they are the row's own.
     """
 
     entry_id: int
@@ -399,5 +395,5 @@ class Candidate(NamedTuple):
 
 
 def place_of(feed: str, namespace: str) -> str:
-    """Say where an entry of another feed is; "" for one of the row's own feed."""
+    """Return the place of an entry of another feed as text, "" for the row's own feed."""
     return " in ".join(filter(None, (f"of feed {feed}" if feed else "", f"namespace {namespace}" if namespace else "")))

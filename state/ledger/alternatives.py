@@ -1,8 +1,8 @@
-"""Rows that may be known by several keys: which entry a row is, by the keys that its entry has ever had.
+"""Rows with several possible keys: finds the entry of a row by all keys that the entry ever had.
 
-Of each entry of such a feed every key is kept that its row was met under, as a digest, with the columns that it came from. A row
-is an entry where both have a key of the same columns and it is the same; the surest such key decides. So two rows with one name
-and two identifiers stay two, and a row keeps its entry when its identifier comes, or goes.
+For each entry of such a feed every key of its row is stored as a digest, with the names of its columns. A row belongs to an
+entry if both have a key of the same columns with the same value; the most reliable common key decides. So two rows with the
+same name and different identifiers stay two, and a row keeps its entry when an identifier is added or removed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, select, union
+from sqlalchemy import Connection, bindparam, select, union
 
 from mappings.outcome import Absorbed, Alternatives, Gone, MappedRow, Rejection, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
@@ -45,13 +44,13 @@ _OWN = select(
 
 
 def digest_of(key: str) -> bytes:
-    """Digest a key that a row may be known by: 16 bytes."""
+    """Return the 16-byte digest of a possible key of a row."""
     return hashlib.blake2b(storable(key).encode(), digest_size=16).digest()
 
 
 @dataclass(slots=True)
 class KnownRow:
-    """An entry, and the digests of the keys that its row was met under, by the columns of each."""
+    """An entry with the digests of its row's keys, by the columns of each key."""
 
     entry_id: int
     row_key: RowKey
@@ -59,20 +58,24 @@ class KnownRow:
     known_as: defaultdict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
 
     def is_row(self, known_as: Alternatives) -> bool:
-        """Whether a row that has a key in common with the entry is its row: the surest key that both have decides."""
+        """Return whether a row that shares a key with the entry belongs to it: the most reliable key that both have decides."""
         both = ((key, self.known_as[columns]) for columns, key in known_as if columns in self.known_as)
         return all(digest_of(key) in digests for key, digests in list(both)[:1])
 
+    def was_met_under(self, key: RowKey) -> bool:
+        """Return whether a key is the entry's own, or one that its row ever had."""
+        return digest_of(key) in {digest_of(self.row_key)}.union(*self.known_as.values())
+
 
 class KnownRows:
-    """Entries by all the keys that their rows were met under."""
+    """Entries, found by all keys of their rows."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, KnownRow] = {}
         self._by_digest: defaultdict[bytes, dict[str, KnownRow]] = defaultdict(dict)
 
     def add(self, row_key: str, entry_id: int = 0, *, is_superseded: bool = False) -> KnownRow:
-        """Add an entry (0: one that no ledger has); one that is there already is returned."""
+        """Add an entry (0: not in the ledger); return the existing one if it is there already."""
         row = self._by_key.get(row_key)
         if row is None:
             row = self._by_key[row_key] = KnownRow(entry_id, RowKey(row_key), is_superseded)
@@ -80,21 +83,21 @@ class KnownRows:
         return row
 
     def note(self, row: KnownRow, columns: str, digest: bytes) -> None:
-        """Note that the row of an entry was met under a key."""
+        """Record a key of the row of an entry."""
         row.known_as[columns].add(digest)
         self._by_digest[digest][row.row_key] = row
 
     def find(self, known_as: Alternatives) -> list[KnownRow]:
-        """Return the entries whose row has these keys, one at most unless the keys contradict each other; an entry whose event
-        another one has taken over counts only where there is no other.
+        """Return the entries of a row with these keys, at most one unless the keys contradict each other. A superseded entry is
+        returned only if there is no other.
         """
         candidates = {one.row_key: one for _, key in known_as for one in self._by_digest.get(digest_of(key), {}).values()}
         found = [one for one in candidates.values() if one.is_row(known_as)]
         return [one for one in found if not one.is_superseded] or found
 
     def resolve(self, outcome: RowOutcome) -> tuple[RowOutcome, KnownRow | None, list[KnownRow]]:
-        """Return a row under the key of its entry, and that entry, None where it is new or in doubt; and the entries of which it
-        may be the row. One whose keys mean several entries, or whose own key is another row's, is rejected.
+        """Return a row under the key of its entry; the entry, None if it is new or in doubt; and the entries it may belong to.
+        A row whose keys lead to several entries, or whose own key belongs to another row, is rejected.
         """
         if not outcome.known_as or not outcome.row_key:
             return outcome, None, []
@@ -110,35 +113,21 @@ class KnownRows:
         return _rejected(outcome, claimed, is_foreign=not found), None, claimed
 
 
-def _read_known(connection: Connection, query: Select[*tuple[Any, ...]], which: Mapping[str, object]) -> KnownRows:
+def known_rows(connection: Connection, scope_id: int, keys: Collection[RowKey] | None = None) -> KnownRows:
+    """Return the entries of a feed, or those alone that one of these keys may mean."""
     rows = KnownRows()
-    for entry_id, row_key, state, columns, digest in connection.execute(query, which):
+    found = connection.execute(_KNOWN_AND_NAMED, _which(scope_id, keys)) if keys else ()
+    for entry_id, row_key, state, columns, digest in connection.execute(_KNOWN, {"scope": scope_id}) if keys is None else found:
         row = rows.add(row_key, entry_id, is_superseded=state == EntryState.SUPERSEDED)
         if columns is not None:
             rows.note(row, columns, digest)
     return rows
 
 
-def all_known(connection: Connection, scope_id: int) -> KnownRows:
-    """Return all entries of a feed."""
-    return _read_known(connection, _KNOWN, {"scope": scope_id})
-
-
 def find_named(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> list[int]:
-    """Return the ids of the entries with one of these keys, or whose row was ever met under one, oldest first."""
+    """Return the ids of the entries that have, or ever had, one of these keys, oldest first."""
     pages = in_pages(sorted(keys))
     return sorted({found for page in pages for found in connection.execute(_NAMED, _which(scope_id, page)).scalars()})
-
-
-def names_asked_for(connection: Connection, scope_id: int, keys: Collection[RowKey]) -> Mapping[bytes, set[RowKey]]:
-    """Return, by the digest of every key under which a row may be met, those of these keys that mean the row."""
-    asked: defaultdict[bytes, set[RowKey]] = defaultdict(set)
-    for key in keys:
-        asked[digest_of(key)].add(key)
-        for row in connection.execute(_KNOWN_AND_NAMED, _which(scope_id, [key])):
-            for digest in filter(None, (digest_of(row.row_key), row.digest)):
-                asked[digest].add(key)
-    return asked
 
 
 def _which(scope_id: int, keys: Collection[RowKey]) -> dict[str, object]:
@@ -146,15 +135,15 @@ def _which(scope_id: int, keys: Collection[RowKey]) -> dict[str, object]:
 
 
 def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence[RowOutcome]) -> Iterator[Sequence[RowOutcome]]:
-    """Yield a chunk in batches, each row under the key of the entry that it is; the caller writes a batch before the next.
+    """Yield a chunk in batches, each row under the key of its entry; the caller must write a batch before taking the next.
 
-    No entry, and no two rows that may be one, occur twice in a batch: the second must find what the first did. What each entry is
-    known by is recorded after its batch. A row whose keys lead to two entries is rejected.
+    A batch never has two rows of the same entry, or that may be the same row, because the second must find the first in the
+    ledger. New keys of entries are recorded after their batch. A row whose keys lead to two entries is rejected.
     """
     scope_id, rest = read.run.scope_id, list(outcomes)
     while rest:
         names = {key for outcome in rest for _, key in outcome.known_as}
-        rows = _read_known(connection, _KNOWN_AND_NAMED, _which(scope_id, names)) if names else KnownRows()
+        rows = known_rows(connection, scope_id, names)
         batch, later, new = list[RowOutcome](), list[RowOutcome](), list[dict[str, object]]()
         taken: dict[str, tuple[str, ...]] = {}
         for outcome in rest:
@@ -166,7 +155,7 @@ def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence
                 later.append(outcome)
                 continue
             batch.append(resolved)
-            for one in claimed if entry is None else ():  # a row in doubt says nothing of any of them
+            for one in claimed if entry is None else ():  # a row in doubt gives no information about any of them
                 read.marks.mark(one.entry_id, Mark.PRESENT)
             taken |= dict.fromkeys(others, filled) | dict.fromkeys(keys, filled)
             if entry is not None or isinstance(resolved, MappedRow):
@@ -180,7 +169,7 @@ def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence
 
 
 def _to_record(scope_id: int, row: RowOutcome, known: Mapping[str, set[bytes]]) -> Iterator[dict[str, object]]:
-    """Yield the keys by which the row's entry is not known yet. What a deletion says of a row is no evidence of its keys."""
+    """Yield the keys of the row that are not recorded for its entry. Deleted rows give no evidence of keys."""
     for columns, key in () if isinstance(row, Gone) else row.known_as:
         if (digest := digest_of(key)) not in known.get(columns, ()):
             yield {"scope": scope_id, "of_row": row.row_key, "new_digest": digest, "new_columns": columns}

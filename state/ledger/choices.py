@@ -1,6 +1,6 @@
-"""What a person may decide about an entry, and what becomes of it: a pure decision over closed unions.
+"""Decisions that a person may take about an entry, and their effects: a pure function over closed unions.
 
-The entry before the last decision is kept as chosen columns in JSON, so that it can be taken back.
+The changed columns are stored as JSON, so that the last decision can be undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from state.tables import NO_DRIFT
 
 
 class Option(StrEnum):
-    """What may be chosen for a row, by the option of `eventsync resolve`."""
+    """The decisions, by the options of `eventsync resolve`."""
 
     EVENT_ID = "--event-id"
     RESEND = "--resend"
@@ -38,7 +38,9 @@ class Option(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What was chosen. `row_key`: whose event a held row takes over, None for its candidate's; `event_id`: the one named."""
+    """A decision to carry out. `row_key`: whose event a held row takes over, None for its candidate's; `event_id`: the given
+    id.
+    """
 
     option: Option
     row_key: RowKey | None = None
@@ -47,7 +49,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another entry, whose event a held row takes over or has taken over. `feed` is "" where it is of the same feed."""
+    """Another entry, whose event a held row takes over or has taken over. `feed` is "" if it is the same feed."""
 
     record: RowRecord
     feed: FeedName
@@ -59,10 +61,10 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The last decision about an entry, and the entry as that decision left it: what `--undo` needs.
+    """What `--undo` needs: the last decision about an entry, and the entry as that decision left it.
 
-    `is_of_event`: the decision was not only about earlier events. `before`: columns as they were; `adopted_id`: the entry that
-    gave up its event; `revisions`: the earlier events that were removed.
+    `is_of_event`: the decision was not only about earlier events. `before`: the changed columns' former values; `adopted_id`:
+    the entry that gave up its event; `revisions`: the earlier events that were removed.
     """
 
     decision: Decision
@@ -78,9 +80,9 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the entry. `risk`: what may go wrong, as a person should know beforehand; "" if nothing can.
+    """The effect on the entry. `risk`: what may go wrong, for the person who decides; "" if nothing.
 
-    `removed`: the events that are gone from the service; `adopted`: the entry whose event this one takes over or gives back.
+    `removed`: the events removed from the service; `adopted`: the entry whose event this one takes over or gives back.
     """
 
     state: EntryState
@@ -94,39 +96,38 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """Nothing is to be done, for the reason given: what was chosen is so already."""
+    """The decision has no effect, for the given reason."""
 
     because: str
 
 
 class NotPossibleError(ConfigError):
-    """What was chosen cannot be done with a row in this state; the hint says what can."""
+    """The decision is not possible for a row in this state; the hint says what is."""
 
 
 RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
-"""The source of an event's id, as the code of the entry's last answer: a person, the service's list, another key. A later
-decision, to ignore the row, does not make the id the service's own."""
+"""Codes in an entry's last answer for the source of its event id: a person, the service's list, another key. Ignoring the row
+later does not make the id the service's own.
+"""
 _RISK_OF_FORGOTTEN_KEY = (
-    "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
-    " then and has forgotten the key since, there will be two"
+    "an earlier attempt was never answered. It is sent again under the same key: if the service created the event"
+    " and has since forgotten the key, there will be two"
 )
-_RISK_OF_NEXT_KEY = "; and where {}, it goes out under the next one: if the event exists by then, there will be two as well"
+_RISK_OF_NEXT_KEY = "; if {}, it is sent under the next key: if the event exists then, there will be two as well"
 _RISK_AFTER_DENIAL = (
-    "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
-    " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
+    "the service denied access when it was sent; an earlier attempt may have created the event. It is sent under the same key;"
+    " if access is denied again, under the next one: if its event exists, created before this ledger was"
     " begun anew or restored, there will be two"
 )
-_RISK_OF_USED_KEY = (
-    "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
-)
+_RISK_OF_USED_KEY = "the service says that its key is used. It is sent under the next key: if the event exists, there will be two"
 
 
 def decide(  # noqa: PLR0911  # one arm per choice
     record: RowRecord, choice: Instruction, *, has_warnings: bool = False, other: Other | None = None, undo: Undo | None = None
 ) -> Change | NoChange:
-    """Decide what a choice does to an entry. Raises `NotPossibleError`.
+    """Return the effect of a decision on an entry. Raises `NotPossibleError`.
 
-    `other`: the entry that `same_as` means, or whose event was taken over; `undo`: of the last decision.
+    `other`: the entry for `same_as`, or whose event was taken over; `undo`: the last decision.
     """
     match choice.option:
         case Option.EVENT_ID:
@@ -148,7 +149,7 @@ def decide(  # noqa: PLR0911  # one arm per choice
 
 
 def may_be_removed(record: RowRecord) -> bool:
-    """Whether the entry's event, and not only an earlier one, is what a person has to remove."""
+    """Return whether a person has to remove the entry's own event, not only earlier ones."""
     return _has_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
 
 
@@ -204,16 +205,17 @@ def _resend(record: RowRecord) -> Change | NoChange:
             has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             risk = _RISK_OF_FORGOTTEN_KEY
             if has_failed:
-                risk += _RISK_OF_NEXT_KEY.format("the service only repeats its failure under that key")
+                risk += _RISK_OF_NEXT_KEY.format("the service only repeats the stored failure")
             if record.is_denied:
-                risk += _RISK_OF_NEXT_KEY.format("access is denied once more")
+                risk += _RISK_OF_NEXT_KEY.format("access is denied again")
             return Change(EntryState.PENDING, Decision.RESEND, risk=risk)
 
 
 def waits_for_access(record: RowRecord) -> bool:
-    """Whether the row is to be sent as soon as access is there, and may never find it: the service may have stored the denial.
+    """Return whether the row is sent once access is granted, but may never be accepted, because the service may have stored the
+    denial.
 
-    A row that a person has sent out in spite of that waits no longer.
+    A row that a person has sent again nevertheless does not wait.
     """
     is_owed = record.state in {EntryState.PENDING, EntryState.BLOCKED} and record.unanswered_at is None
     return is_owed and record.is_denied and record.decision is not Decision.RETRY
@@ -224,11 +226,11 @@ def _ignore(record: RowRecord, *, has_warnings: bool) -> Change | NoChange:
         return NoChange("it is ignored already")
     if record.state is EntryState.PENDING and record.unanswered_at is None:
         hint = "take the row out of the source, or let the mapping skip it, if it should not be sent"
-        raise NotPossibleError(f"{record.row_key} waits for no person: the next run sends it", hint=hint)
+        raise NotPossibleError(f"{record.row_key} needs no decision: the next run sends it", hint=hint)
     if record.state is EntryState.PENDING:
         return Change(EntryState.UNCERTAIN, Decision.IGNORE)
     if record.state is EntryState.SUPERSEDED:
-        return NoChange("its event was taken over by another key, and nothing about it waits for a person")
+        return NoChange("its event was taken over by another key, and it needs no decision")
     is_vanished = record.vanished_at is not None and record.removed_at is None
     if record.state is not EntryState.DELIVERED or has_warnings or is_vanished or record.drift_kind is not None:
         return Change(record.state, Decision.IGNORE, record.event_id)
@@ -236,7 +238,7 @@ def _ignore(record: RowRecord, *, has_warnings: bool) -> Change | NoChange:
         hint = "remove them on the service's pages; then `--removed` takes them off the list"
         events = ", ".join(map(str, record.earlier_event_ids))
         raise NotPossibleError(f"only earlier events of {record.row_key} are listed: {events}", hint=hint)
-    return NoChange(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
+    return NoChange(f"it is delivered as event {record.event_id}, and it needs no decision")
 
 
 def _apply(record: RowRecord) -> Change | NoChange:
@@ -253,7 +255,7 @@ def _apply(record: RowRecord) -> Change | NoChange:
         problem = f"{row} is {_words(record.state)}: no event of it is known that could have been changed by hand"
         raise NotPossibleError(problem, hint="`--event-id N` names its event where there is one; then use `--applied`")
     if record.drift_kind is None or record.drift_body is None:
-        return NoChange("the source asks for nothing else than what the service shows")
+        return NoChange("the source matches what the service shows")
     return Change(record.state, Decision.APPLIED, record.event_id)
 
 
@@ -276,8 +278,8 @@ def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
             EntryState.PENDING: f"`eventsync run {feed}` first",
             EntryState.BLOCKED: f"`eventsync run {feed}` first",
             EntryState.HELD: f"decide about {giver.row_key} first",
-            EntryState.UNCERTAIN: f"`eventsync reconcile {feed}` looks for it; then say it again",
-            EntryState.CONFLICT: f"`eventsync reconcile {feed}` looks for it; then say it again",
+            EntryState.UNCERTAIN: f"`eventsync reconcile {feed}` looks for it; then repeat this command",
+            EntryState.CONFLICT: f"`eventsync reconcile {feed}` looks for it; then repeat this command",
             EntryState.SUPERSEDED: "name the key that has the event now",
         }
         hint = hints.get(giver.state, "`--release` sends the row")
@@ -333,13 +335,15 @@ def _undo(record: RowRecord, undo: Undo | None, giver: Other | None) -> Change |
 
 
 def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
-    """Whether a read has ignored the entry once more since the last decision, as its row went back to what was ignored."""
+    """Return whether a read has ignored the entry again since the last decision, because its row went back to the ignored
+    payload.
+    """
     return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
 
 def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossibleError:
     problem = f"what was decided about {record.row_key} ({decision}) cannot be taken back: {why}it is {_words(record.state)} now"
-    hint = "a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows where the row stands"
+    hint = "a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows the row's state"
     return NotPossibleError(problem, hint=hint)
 
 
@@ -356,25 +360,27 @@ Record = Row[*tuple[Any, ...]]
 
 
 def shown_of(row: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the fingerprint and the body of an entry's baseline."""
+    """Return the fingerprint and body of an entry's baseline."""
     prefix = "" if row["baseline_body"] is None else "baseline_"
     return row[f"{prefix}fingerprint"], row[f"{prefix}body"]
 
 
 def wanted_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """Return what the source asks for now: the drift, or else the baseline. No body: cancelled, or changes are not reported."""
+    """Return the payload that the source asks for: the drift, or else the baseline. The body is None if cancelled or if changes
+    are not reported.
+    """
     return shown_of(row) if row["drift_fingerprint"] is None else (row["drift_fingerprint"], row["drift_body"])
 
 
 def applied(row: Record) -> dict[str, Any]:
-    """Make the drift the baseline, as it was shown."""
+    """Return the columns that make the drift the baseline."""
     body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
     digests = {"twin_digest": entries.duplicate_digest_of(body), "ends_at": entries.ends_at_of(body), "ignored_fingerprint": None}
     return columns | digests | NO_DRIFT
 
 
 def pinned(body: bytes) -> dict[str, Any]:
-    """Pin a body. The next read adds its cover image: the fingerprint is that of a payload without one."""
+    """Return the columns that pin a body. The fingerprint is that of a payload without a cover, which the next read adds."""
     columns = {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None}
     return columns | {
         "twin_digest": entries.duplicate_digest_of(body),
@@ -384,7 +390,7 @@ def pinned(body: bytes) -> dict[str, Any]:
 
 
 def drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
-    """Return the drift columns of an entry that shows one thing and is asked for another."""
+    """Return the drift columns of an entry, from what the service shows and what the source asks for."""
     wanted, body = asked
     kind: DriftKind | None = None
     if wanted == entries.CANCELLED:
@@ -401,14 +407,16 @@ _CHANGED_BY_READS = (
     *("refused_request_id", "denied_request_id", "removed_at", "body", "cover_url", "cover_on_error", "fingerprint"),
     *("channel_id", "baseline_body", "baseline_fingerprint", "twin_digest", "ends_at", *NO_DRIFT, "ignored_fingerprint"),
 )
-"""What the next read may change of an entry that is to be sent again, and that no decision but these writes."""
+"""Columns that the next read may change in an entry to be sent again, and that only these decisions change otherwise."""
 _BODIES = frozenset({"body", "baseline_body", "drift_body"})
 
 
 def undo_of(
     row: Record, columns: Mapping[str, Any], decision: Decision | None = None, *, is_of_event: bool = True, **more: Any
 ) -> dict[str, Any]:
-    """Return the column that takes a decision back: the entry as `columns` leave it, and what they change, as it was."""
+    """Return the column by which a decision can be undone: the entry after the change, and the former values of the changed
+    columns.
+    """
     decision = decision or Decision(columns["decision"])
     names = set(columns) - {"updated_at", "undo"} if is_of_event else {"decision", "decided_at", "decided_by"}
     if decision in (Decision.RESEND, Decision.RETRY):
@@ -434,7 +442,7 @@ def load_undo(stored: str) -> Undo:
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """Write a column for JSON: bodies as text, digests as hexadecimal digits, times in ISO 8601."""
+    """Return a column's value for JSON: bodies as text, digests in hexadecimal, times in ISO 8601."""
     if isinstance(value, bytes):
         return value.decode() if name in _BODIES else value.hex()
     return value.isoformat() if isinstance(value, datetime) else value
@@ -451,9 +459,9 @@ def _decoded(name: str, value: Any) -> Any:
 
 
 def restored(row: Record, undo: Undo) -> dict[str, Any]:
-    """Return the columns that take back the last decision about an entry.
+    """Return the columns that undo the last decision about an entry.
 
-    A baseline comes back as it was; what the source asks for now is drift against it.
+    The former baseline is restored; what the source asks for now is drift against it.
     """
     before, asked = dict(undo.before), wanted_of(row._asdict())
     then = {**row._asdict(), **before}
@@ -482,7 +490,7 @@ def restored(row: Record, undo: Undo) -> dict[str, Any]:
 
 
 def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    """Give an entry the next key that none of its events has, under which nothing was sent."""
+    """Return the columns of the entry's next unused key, under which nothing was sent."""
     used = entries.used_revisions(connection, [row.id])[row.id]
     revision = row.revision + 1
     while revision in used:

@@ -1,7 +1,8 @@
-"""The end of a read: withdraw and mark what its source no longer asks for, judge held rows, balance the account, set the gate.
+"""The end of a read: withdraws and marks rows that the source no longer has, judges held rows, balances the account, sets the
+gate.
 
-A held row goes out where nothing looks like it any more, and the row that it resembled is known to be in its source, or has no
-event. Where that row is gone, the held one may be the same row under another key, with other content by now.
+A held row is released if nothing resembles it any more, and the row that it resembled is known to be in its source or has no
+event. If that row is gone, the held one may be the same row under another key, with changed content.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, lock
 from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, NO_DRIFT, RUN
 
 MOST_COMPARED = 100_000
-"""So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
+"""How many of the newest missing entries, and of the new rows, are compared: some 25 MB, and at most a second."""
 _AT_LEAST = 3
-"""Fewer rows than these trip no brake, and are not counted."""
+"""The least number of rows that can trip a brake."""
 _Row = Row[*tuple[Any, ...]]
 # A row that a person has ignored is listed again: that it is gone is a change.
 _LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision)
@@ -69,12 +70,14 @@ _ROWS = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, 
 def close_stage(
     connection: Connection, read: SourceRead, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None
 ) -> StageReport:
-    """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
+    """End a read in the caller's transaction, and return its report with the brakes that tripped."""
     return _Closing(connection, read).close(brake, bookmark)
 
 
 class _Closing:
-    """`_past`: entries whose rows are gone after their event; `_dropped`: gone ones of which no event can be out."""
+    """Ends one read. `_past`: entries whose rows are gone after their event; `_dropped`: missing ones that cannot have an
+    event.
+    """
 
     def __init__(self, connection: Connection, read: SourceRead) -> None:
         self._connection = connection
@@ -96,14 +99,14 @@ class _Closing:
             drop_bookmark(connection, run.scope_id)
         if judge(connection, run, read.scope, report, stamp=stamp, bookmark=bookmark):
             read.digests.keep(connection, run.scope_id)
-        if not report.brakes:  # else the read is not believed so far: nothing has vanished
+        if not report.brakes:  # otherwise the read may be wrong: nothing has vanished
             self._mark_gone()
         accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": json.dumps(report.brakes)}
         run.note(connection, phase=Phase.STAGED.value, is_whole=read.is_whole, **accounts)
         return report
 
     def _report(self) -> StageReport:
-        """Settle all that the read leaves open, and return its report before the brakes are asked."""
+        """Settle all open questions of the read, and return its report without brakes."""
         connection, run, read, marks, counts = self._connection, self._run, self._read, self._marks, self._tally.counts
         policy, scope = read.policy, read.scope
         self._mark_rows_of_stems()
@@ -141,10 +144,10 @@ class _Closing:
         return self._with_history(report)
 
     def _is_repeatable(self) -> bool:
-        """Whether the next read of the same rows would have the same outcome as this one, before and after publishing.
+        """Return whether reading the same rows again would have the same outcome, before and after publishing.
 
-        A row called off is left out until its event is delivered after all. Where two rows claim a key, both are new in every
-        read, with their warnings; whether they look like copies depends on what was staged behind them.
+        A cancelled row is left out until its event is delivered after all. If two rows claim a key, both are new in every read,
+        with their warnings; whether they count as copies depends on what was staged after them.
         """
         counts, is_conflicting = self._tally.counts, any(self._marks.find(Mark.CONFLICTING))
         if counts["restless"] or (is_conflicting and counts["warnings"]):
@@ -154,7 +157,7 @@ class _Closing:
         return not (may_change and count_entries(self._connection, ENTRY.c.scope_id == self._run.scope_id, is_owed))
 
     def _mark_rows_of_stems(self) -> None:
-        """Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more."""
+        """Mark as deleted the earlier events of rows in this read that the row does not have any more."""
         read = self._read
         stems = read.stems | read.left_out_stems.keys()
         for row in self._entries(_ROWS, *EntryState) if stems else ():
@@ -165,12 +168,12 @@ class _Closing:
                     read.left_out[row.id] = read.left_out_stems[stem]
 
     def _withdraw(self) -> tuple[int, int]:
-        """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
-        longer asks for (gone from a whole read, deleted, or present in this one as rejected or skipped).
+        """Withdraw pending entries that were never sent, if two rows claim them, or the source no longer asks for them (missing
+        in a full read, deleted, or now rejected or skipped).
 
-        What was refused before goes back to refused, without a fingerprint: any next payload of the source reopens it. A draft
-        of a change makes room for the event that was delivered before it. Return how many were not read, and how many known ones
-        that the source has were taken out of the ledger.
+        An entry that was refused before becomes refused again, without a fingerprint, so that any later payload reopens it. A
+        draft of a change is replaced by the event delivered before it. Return how many entries were not read, and how many
+        known ones that the source has were removed from the ledger.
         """
         unread = known = 0
         marks, counts, now = self._marks, self._tally.counts, self._run.now()
@@ -204,15 +207,15 @@ class _Closing:
         return unread, known
 
     def _delete(self, entries: Iterable[int]) -> None:
-        """Delete entries of which the service knows nothing."""
+        """Delete entries that the service does not know."""
         for page in in_pages(entries):
             for statement in (_FORGET_MARKS, _FORGET_KEYS, delete(ENTRY).where(SOME)):
                 self._connection.execute(statement, {"entries": page})
 
     def _find_alongside(self) -> Alongside | None:
-        """Return who else delivers the rows of a feed of which nothing was ever let out.
+        """Return another scope that delivers the rows of a feed of which nothing was released yet, None if there is none.
 
-        Where a person accepts that for this run, the rows that were held for its sake are freed.
+        If a person accepts that for this run, the rows held because of it are released.
         """
         connection, scope, duplicates = self._connection, self._read.scope, self._read.duplicates
         if scope.released_id:
@@ -230,9 +233,9 @@ class _Closing:
         return replace(found, held=0)
 
     def _find_absent(self, present: int) -> Iterable[int]:
-        """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
+        """Return the entries that a full read has not met, and those that were deleted or are left out by a rule.
 
-        `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
+        `present`: how many entries from before this read, neither held nor marked as gone, it has met.
         """
         marks = self._marks
         if self._read.policy.kind is ReadKind.CHOSEN:
@@ -242,7 +245,7 @@ class _Closing:
         return marks.find(Mark.DELETED)
 
     def _sort_out(self, absent: Iterable[int]) -> None:
-        """Mark which absent entries have vanished, which are over, and which have no event at the service."""
+        """Mark missing entries as vanished, past or without an event at the service."""
         now = self._read.policy.as_of or self._run.now()
         for page in in_pages(absent):
             for row in self._connection.execute(_ABSENT, {"entries": page}):
@@ -256,7 +259,9 @@ class _Closing:
                     self._marks.mark(row.id, Mark.VANISHED)
 
     def _mark_gone(self) -> None:
-        """Mark rows as vanished, with the rule that leaves them out, or as gone after their event: no later read counts these."""
+        """Record rows as vanished, with the rule that leaves them out, or as gone after their event; later reads do not count
+        them again.
+        """
         connection, now = self._connection, self._run.now()
         by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
         for entry_id in self._marks.find(Mark.VANISHED):
@@ -271,7 +276,7 @@ class _Closing:
             connection.execute(_SETTLE, {"entries": page})
 
     def _left_out(self) -> dict[str, Any]:
-        """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
+        """Return how many entries each rule newly leaves out, out of how many with future events."""
         left_out = self._read.left_out.items()
         rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, Mark.VANISHED))
         if rules.total() < _AT_LEAST:
@@ -281,11 +286,10 @@ class _Closing:
         return {"left_out": dict(rules.most_common()), "to_come": to_come}
 
     def _with_history(self, report: StageReport) -> StageReport:
-        """Return the report with the new rows that agree with absent ones, and the earlier whole reads that went out and were
-        like it.
+        """Return the report with `alike` and the numbers of similar earlier reads.
 
-        Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
-        read that gains many and loses few replaces nothing.
+        Similar are released full reads that lost and gained at least half as many rows, or of whose new rows half as many
+        agreed with missing ones. A read that gains many rows and loses few replaces nothing.
         """
         new = report.account.new - report.restaged + report.waiting
         lost = report.vanished + report.past
@@ -310,9 +314,9 @@ class _Closing:
         return replace(report, replaced_before=replaced, alike_before=alike)
 
     def _count_alike(self) -> int:
-        """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
+        """Count the new rows that agree with a missing entry in two of title, start and place.
 
-        Both within one channel; the entry's event may be over.
+        Both are in the same channel; the entry's event may be over.
         """
         marks, is_whole, of_feed = self._marks, self._read.is_whole, ENTRY.c.scope_id == self._run.scope_id
         known = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT)
@@ -334,7 +338,7 @@ class _Closing:
             yield from self._connection.execute(select(BASELINE).where(SOME), {"entries": page}).scalars()
 
     def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
-        """Yield the entries of before this read by state and by age, a page at a time."""
+        """Yield the entries from before this read by state and age, in pages."""
         page = page.where(ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.id <= self._marks.boundary).order_by(ENTRY.c.id)
         for state in states:
             after, of_state = 0, page.where(ENTRY.c.state == state.value).limit(2_000)
@@ -343,7 +347,7 @@ class _Closing:
                 after = rows[-1].id
 
     def _hold_staged_beside(self) -> None:
-        """Hold new rows of this read that look like entries which other feeds have staged since it began."""
+        """Hold new rows of this read that resemble entries which other feeds have staged since it began."""
         connection, run = self._connection, self._run
         found: dict[int, tuple[RowKey, str, Candidate]] = {}
         for entry_id, row_key, place, candidate in self._read.duplicates.find_staged_beside(connection, self._marks.boundary):
@@ -358,9 +362,9 @@ class _Closing:
         write_problems(connection, run, (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values()))
 
     def _settle_held(self) -> int:
-        """Judge the held rows that this read has mapped, and forget those that it has not and that no person has decided on.
+        """Judge the held rows that this read has mapped, and delete unmapped ones without a decision.
 
-        Return how many entries of before this read are held, or were, that the source has. All marks must be written.
+        Return how many entries from before this read are or were held and are in the source. All marks must be written.
         """
         connection, scope_id, marks, present = self._connection, self._run.scope_id, self._marks, 0
         names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
@@ -386,7 +390,7 @@ class _Closing:
         return present
 
     def _judge_held(self, page: Collection[_Row]) -> None:
-        """Free the held rows of a page that nothing resembles any more; the others stay held, by the right candidate."""
+        """Release the held rows of a page that nothing resembles any more; the others stay held, with the right candidate."""
         if not page:
             return
         connection = self._connection
@@ -415,7 +419,7 @@ class _Closing:
             connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in likes.items()])
 
     def _still_holds(self, row: _Row, candidate: _Row | None) -> bool:
-        """Whether a held row looks like its candidate, or the candidate's row is not known to be in its source."""
+        """Return whether a held row still resembles its candidate, or the candidate's row is not known to be in its source."""
         if candidate is None or candidate.state in WITHOUT_EVENT or candidate.removed_at is not None:
             return False
         scope_id = candidate.scope_id
@@ -430,7 +434,7 @@ class _Closing:
         return is_gone and not self._marks.has(candidate.id, Mark.PRESENT)
 
     def _resolve(self, entries: Collection[int]) -> dict[int, _Row]:
-        """Return entries by their ids; in place of a superseded one that which has its event now."""
+        """Return entries by id; a superseded one is replaced by the entry that has its event."""
         names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
         candidates = select(*(ENTRY.c[name] for name in names), (~IS_IN_SOURCE).label("is_gone"))
         rows: dict[int, _Row] = {}
@@ -451,7 +455,7 @@ def _adopter_of(rows: Mapping[int, _Row], row: _Row) -> _Row:
 
 
 def _pairs(body: bytes) -> Iterator[int]:
-    """Yield a number for each two of title, start and place that a payload has."""
+    """Yield a number for each pair of title, start and place in a payload."""
     event = orjson.loads(body)
     channel, title, start = event.get("channelId"), event.get("title"), event.get("startAt")
     city = (event.get("approxLocation") or {}).get("city") or {}

@@ -1,4 +1,4 @@
-"""What a person decides about rows, and what is found in the service's list, in one transaction under the feed's lease."""
+"""Records people's decisions about rows, and events found in the service's list, in one transaction under the feed's lease."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
 
 
 class EventTakenError(ConfigError):
-    """An event id was given to a row that another row of the same destination has."""
+    """An event id was given to a row, but another row of the destination has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A decision and the row as it was before and is now."""
+    """A decision with the row before and after it."""
 
     outcome: Change | NoChange
     before: RowRecord
@@ -50,7 +50,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """A row that was named and is not sent again, and why."""
+    """A named row that is not sent again, with the reason."""
 
     row_key: RowKey
     because: str
@@ -58,7 +58,7 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """How many rows are pending again, by the state that they were in; which of those meant are not, and why."""
+    """The result of a retry: how many rows became pending, by former state, and which did not and why."""
 
     refused: int
     blocked: int
@@ -67,9 +67,10 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people.
+    """An entry whose event was found in the service's list. `revision`: as of the list's read; `how`: how it was recognised,
+    for people.
 
-    `shown`: the drift body, where the list shows that and not the pinned one: it becomes the baseline.
+    `shown`: the drift body, if the list shows that instead of the pinned one; it becomes the baseline.
     """
 
     entry_id: int
@@ -81,7 +82,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """One entry as it is decided on. `giver`: the entry whose event it takes over or gives back, `other` for people."""
+    """One entry to decide about. `giver`: the entry whose event it takes over or gives back."""
 
     row: choices.Record
     record: RowRecord
@@ -91,9 +92,9 @@ class _Situation:
 
 
 def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Instruction) -> dict[RowKey, Outcome]:
-    """Return what a choice would do to these rows; nothing is written.
+    """Return the effect of a decision on these rows, without writing.
 
-    The error where it is not possible, None where the ledger has no such row.
+    The value is the error if it is not possible, None if the ledger has no such row.
     """
     with reading(engine) as connection:
         scopes = select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
@@ -102,7 +103,7 @@ def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice:
 
 
 def raise_all(outcomes: Collection[Outcome]) -> None:
-    """Raise all that is not possible as one error."""
+    """Raise all decisions that are not possible as one error."""
     problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
     if problems:
         hints = dict.fromkeys(problem.hint for problem in problems)
@@ -110,7 +111,7 @@ def raise_all(outcomes: Collection[Outcome]) -> None:
 
 
 class Decisions:
-    """Records one person's decisions about one feed. `by`: who decides, as `user@host`.
+    """Records a person's decisions about one feed. `by`: the person, as `user@host`.
 
     `others`: the leases of other feeds whose entries give up an event. Every method is one transaction, and raises
     `LeaseLostError` if a lease was lost.
@@ -122,11 +123,11 @@ class Decisions:
         self._others = {lease.scope_id: lease for lease in others}
 
     def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
-        """Make refused and blocked rows pending again, with the same body and under the same key.
+        """Make refused and blocked rows pending again, with the same body and key.
 
-        The request id of a refusal stays remembered: refused again, the row goes on under its next key. One whose channel was
-        denied does not, as that is no proof that nothing was created. Rows that the source no longer asks for are left
-        alone, and so are ignored ones, unless they are named. Pending rows whose access was denied are reported.
+        The request id of a refusal is kept: if refused again, the row is sent under its next key. A row whose channel was
+        denied is not, since that does not prove that nothing was created. Rows that the source no longer asks for, and ignored
+        rows that are not named, are left as they are. Pending rows whose access was denied are reported.
         """
         records = RECORDS.where(ENTRY.c.scope_id == self._run.scope_id).order_by(ENTRY.c.id)
         with self._transaction() as connection:
@@ -143,9 +144,9 @@ class Decisions:
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
     def resolve(self, row_keys: Sequence[RowKey], choice: Instruction) -> tuple[Resolved, ...]:
-        """Do what a person has chosen for these rows: for all of them, or for none. Repeating it changes nothing.
+        """Carry out a decision for all of these rows, or for none. Repeating it changes nothing.
 
-        Raises `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
+        Raises `NotPossibleError` with all problems, `EventTakenError` for another row's event.
         """
         resolved = []
         with self._transaction() as connection:
@@ -165,7 +166,7 @@ class Decisions:
     def record_found(self, found: Sequence[Found]) -> tuple[Found, ...]:
         """Make entries delivered whose events were found; return those that were written.
 
-        An entry that has changed since the list was read is left alone, and so is one whose event another row has.
+        Entries that have changed since the list was read, or whose event another row has, are skipped.
         """
         with self._transaction() as connection:
             self._lock_destination(connection)
@@ -181,13 +182,13 @@ class Decisions:
             yield connection
 
     def _forget_read(self, connection: Connection, scope_id: int | None = None) -> None:
-        """Let the next run read the source even where it has not changed: its rows may have other outcomes from now on."""
+        """Make the next run read the source even if it is unchanged: its rows may have other outcomes now."""
         connection.execute(update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
 
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
-        """Make rows in one state pending that their source still asks for; return how many.
+        """Make rows in one state pending if their source still asks for them; return how many.
 
-        The next run reopens what is blocked by itself: only a repeated refusal uses up a person's word.
+        The next run reopens blocked rows anyway: a person's `retry` is used up by another refusal only.
         """
         decision = Decision.RETRY if state is EntryState.REFUSED else Decision.RETRIED
         is_asked_for = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None), func.coalesce(ENTRY.c.fingerprint, "") != "")
@@ -267,7 +268,7 @@ class Decisions:
         return columns | choices.pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
 
     def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
-        """Move the event of another entry to this one; what the row asks for is drift against it."""
+        """Return the columns that move the event of another entry to this one; the row's payload is drift against it."""
         giver, row, row_key = situation.giver, situation.row, situation.record.row_key
         if giver is None or change.adopted is None:
             raise NotPossibleError("the other entry is gone", hint="run the feed, then look at `eventsync rows`")
@@ -294,11 +295,11 @@ class Decisions:
         if scope_id != self._run.scope_id and scope_id not in self._others:
             raise LeaseLostError(
                 "the candidate of a held row has changed meanwhile; nothing was changed",
-                hint="look at `eventsync rows` and say it again",
+                hint="look at `eventsync rows` and repeat this command",
             )
 
     def _remove(self, connection: Connection, situation: _Situation, change: Change, columns: dict[str, Any]) -> None:
-        """Note that events are gone: the entry's earlier ones, and its own where that is vanished or cancelled."""
+        """Record events as removed: the entry's earlier ones, and its own if it is vanished or cancelled."""
         row, now, is_of_event = situation.row, self._run.now(), choices.may_be_removed(situation.record)
         standing = (EARLIER.c.entry_id == row.id, EARLIER.c.removed_at.is_(None))
         revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
@@ -334,13 +335,13 @@ class Decisions:
             )
 
     def _lock_destination(self, connection: Connection) -> None:
-        """Let one person at a time give out the event ids of a destination."""
+        """Lock the destination, so that event ids are assigned by one transaction at a time."""
         others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._run.scope_id)).order_by(SCOPE.c.id)
         connection.execute(others.with_for_update(key_share=True)).all()
 
 
 def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction) -> list[_Situation | None]:
-    """Read the entries and decide about each, None where there is none; of several that want the same event, none gets it."""
+    """Read the entries and decide about each, None if it does not exist; if several want the same event, none gets it."""
     situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
     if choice.option is not Option.SAME_AS:
         return situations
@@ -380,7 +381,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
 
 
 def _giver(connection: Connection, row: choices.Record, choice: Instruction) -> choices.Record | None:
-    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
+    """Return the entry that has the event: the named one, of the same feed or the candidate; otherwise the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:
         return candidate

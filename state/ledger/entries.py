@@ -1,7 +1,7 @@
-"""The entries of the ledger: what is asked of them in SQL, what their bodies say, and how a batch of rows is written.
+"""The entries of the ledger: SQL conditions and queries on them, facts in their bodies, and writing a batch of rows.
 
-A batch is written with one statement for each kind of change. An event that a draft of a later change replaces is set aside as
-an earlier event of its row.
+A batch is written with one statement per kind of change. An event that a draft of a later change replaces is kept as an earlier
+event of its row.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTim
 
 T = TypeVar("T")
 CANCELLED = "cancelled"
-"""What stands in place of a payload's fingerprint where the source says that an event is off."""
+"""Stands in for a payload's fingerprint if the source says that the event is cancelled."""
 UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None, "undo": None}
 WITHOUT_EVENT = (EntryState.REFUSED.value, EntryState.SUPERSEDED.value, EntryState.HELD.value)
 SOME = ENTRY.c.id.in_(sa.bindparam("entries", expanding=True))
 IS_SET_ASIDE = sa.func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
-"""A person has ignored the entry: it stays as it is, and is on no list."""
+"""A person has ignored the entry: it is unchanged, and on no list."""
 IS_IN_SOURCE = sa.and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
 """The row of the entry is not marked as gone."""
 IS_NEVER_SENT = sa.and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0)
@@ -41,38 +41,39 @@ _IS_UNANSWERED = sa.and_(
     ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None)
 )
 MAY_BE_OUT = sa.and_(sa.or_(ENTRY.c.state.in_([state.value for state in _OUT]), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
-"""The service has the event of the entry, or may have it."""
+"""The service has, or may have, the event of the entry."""
 BASELINE = sa.func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")
 _BASELINE_FINGERPRINT = sa.func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
 MARK_BYTES = 8
-"""Of a digest's sixteen: a mark only leads to the entries, which have the whole digest."""
+"""The bytes of a duplicate mark, of a digest's sixteen: a mark only finds the entries, which have the whole digest."""
 MARK = sa.func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
-"""An entry's duplicate mark."""
+"""The duplicate mark of an entry."""
 
 
 def is_forgotten(now: datetime, key_memory_s: float) -> sa.ColumnElement[bool]:
-    """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown.
+    """Return the condition that an attempt stayed unanswered for so long that the service may have forgotten its key; never
+    NULL.
 
-    Answers 429 aside: a service that keeps to its limit has created nothing.
+    Answers 429 do not count: a service that limits its rate has created nothing.
     """
     is_late = sa.func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
     return sa.and_(is_late, ~ENTRY.c.is_limited)
 
 
 def is_to_come(ends_at: sa.ColumnElement[datetime | None], now: datetime | None) -> sa.ColumnElement[bool]:
-    """Whether an event is not over by then; without a time, none is over."""
+    """Return the condition that an event is not over at a time; without a time, none is over."""
     return sa.true() if now is None else sa.or_(ends_at.is_(None), ends_at > now)
 
 
 def count_entries(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
-    """Count the entries that meet these conditions."""
+    """Count the entries under these conditions."""
     return connection.execute(sa.select(sa.func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
 
 def count_unmarked(connection: sa.Connection, scope_id: int, boundary: int) -> int:
-    """Count a feed's entries, up to an id, that stand for a row and are not marked as gone.
+    """Count a feed's entries, up to an id, that have a row and are not marked as gone.
 
-    By indexes alone: there are many entries, and few marked ones.
+    Only indexes are used: there are many entries, and few marked ones.
     """
     is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
     is_without_row = sa.and_(ENTRY.c.state.in_((EntryState.HELD.value, EntryState.SUPERSEDED.value)), IS_IN_SOURCE)
@@ -84,12 +85,12 @@ def count_unmarked(connection: sa.Connection, scope_id: int, boundary: int) -> i
 
 
 def count_to_come(connection: sa.Connection, scope_id: int, now: datetime) -> int:
-    """Count the entries whose events are, or may be, at the service, and are still to come."""
+    """Count the entries with future events that are or may be at the service."""
     return count_entries(connection, ENTRY.c.scope_id == scope_id, MAY_BE_OUT, IS_IN_SOURCE, is_to_come(ENTRY.c.ends_at, now))
 
 
 def destination_of(scope_id: int) -> sa.ColumnElement[str]:
-    """Return the destination of a scope, for a statement."""
+    """Return the destination of a scope, as an SQL expression."""
     return sa.select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
@@ -98,43 +99,43 @@ _CHANGES = 1 << 29
 
 
 def drafted(row: MappedRow) -> MappedRow:
-    """Return the same row, asking for a draft."""
+    """Return the row with status `draft`."""
     body = as_draft(row.body)
     return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))
 
 
 def revision_of(change: Fingerprint) -> int:
-    """Return the revision of the key under which a changed payload is drafted: a number drawn from the payload itself.
+    """Return the revision of the key for drafting a changed payload: a number derived from the payload.
 
-    A ledger that counted would begin anew when it is lost, and give one key to two changes, or one change two keys. So
-    the same change of the same row has the same key for ever. Revisions that count (after a refusal) stay far below.
+    A counter would restart when the ledger is lost, and give two changes the same key, or one change two keys. So the same
+    change of a row always has the same key. Revisions that are counted (after a refusal) stay far below.
     """
     return _FIRST_CHANGE + int(change[:8], 16) % _CHANGES
 
 
 def is_of_change(revision: int) -> bool:
-    """Return whether a revision came from `revision_of`, or counts on from one."""
+    """Return whether a revision was derived by `revision_of`, or counted on from one."""
     return revision >= _FIRST_CHANGE
 
 
 def content_of(body: bytes) -> object:
-    """Return a payload without its status and its cover image: what people would have to compare."""
+    """Return a payload without its status and its cover image, which people need not compare."""
     return {name: value for name, value in orjson.loads(body).items() if name not in {"status", "coverImage"}}
 
 
 def kind_of_drift(shown: bytes, wanted: bytes) -> DriftKind:
-    """Return how what the source asks for differs from what the service shows."""
+    """Return the kind of drift between what the service shows and what the source asks for."""
     statuses = orjson.loads(shown).get("status"), orjson.loads(wanted).get("status")
     return DriftKind.TO_PUBLISH if statuses[0] != statuses[1] == "published" else DriftKind.EDITED
 
 
 def channel_of(body: bytes) -> int:
-    """Return the channel of a payload."""
+    """Return the channel id of a payload."""
     return int(orjson.loads(body)["channelId"])
 
 
 def ends_at_of(body: bytes) -> datetime | None:
-    """Return when the event of a payload is over: its end, or its start where it has no end; None where neither can be read."""
+    """Return when the event of a payload is over: its end, or its start if it has no end; None if neither can be parsed."""
     event = orjson.loads(body) if body else {}
     return _instant(event.get("endAt") or event.get("startAt") or "")
 
@@ -149,23 +150,23 @@ def _instant(text: str) -> datetime | None:
 
 
 def duplicate_digest_of(body: bytes) -> bytes:
-    """Return the duplicate digest of a payload: channel, title, start and place."""
+    """Return the duplicate digest of a payload, from channel, title, start and place."""
     event = orjson.loads(body)
     place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
     return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
 
 
 def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:
-    """Return whether nothing can have been created from an entry's pinned body."""
+    """Return whether certainly no event was created from an entry's pinned body."""
     if state is EntryState.PENDING:
         return attempts == 0
     return state.value in WITHOUT_EVENT or (state is EntryState.BLOCKED and not is_unanswered)
 
 
 class Known(NamedTuple):
-    """What the ledger remembers of a row, in the order of the columns that are read; a named tuple, for there are millions.
+    """The facts of the ledger about a row, in the order of the columns read; a named tuple, since there are millions.
 
-    A drift of no kind is one that the feed ignores (`on_change: ignore`).
+    A drift without a kind is one that the feed ignores (`on_change: ignore`).
     """
 
     entry_id: int
@@ -193,12 +194,12 @@ class Known(NamedTuple):
 
     @property
     def is_never_sent(self) -> bool:
-        """Whether the pinned body certainly never left this host."""
+        """Whether the pinned body was certainly never sent."""
         return self.state == EntryState.PENDING and self.attempts == 0
 
     @property
     def may_be_pinned_anew(self) -> bool:
-        """Whether nothing can have been created from the pinned body, so that another one may take its place."""
+        """Whether certainly no event was created from the pinned body, so that another body may replace it."""
         return may_be_pinned_anew(EntryState(self.state), self.attempts, is_unanswered=self.is_unanswered)
 
 
@@ -210,7 +211,7 @@ _FIND = sa.select(
 
 
 def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
-    """Return what the ledger remembers of these rows; those that it does not know are absent."""
+    """Return the ledger's facts about these rows; unknown rows are absent."""
     if not row_keys:
         return {}
     found = connection.execute(_FIND, {"scope": scope_id, "row_keys": rounded(row_keys)})
@@ -218,7 +219,7 @@ def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[st
 
 
 def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> list[int]:
-    """Return the ids of these rows' entries, oldest first; rows that the ledger does not know are left out."""
+    """Return the ids of these rows' entries, oldest first; unknown rows are absent."""
     ids = sa.select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
     pages = in_pages(sorted(row_keys))
     return sorted(found for page in pages for found in connection.execute(ids.where(ENTRY.c.row_key.in_(page))).scalars())
@@ -227,9 +228,9 @@ def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]
 def find_owners(
     connection: sa.Connection, destination: str | sa.ColumnElement[str], event_ids: Collection[int]
 ) -> dict[int, str]:
-    """Return which of these events of a destination are rows already, by id, each with its row and feed for people.
+    """Return which of these events of a destination belong to a row already, by id, with row and feed as text.
 
-    An earlier event of a row, in whose place a later draft of it stands, is that row's too.
+    An earlier event of a row, replaced by a draft of a later change, belongs to that row too.
     """
     found: dict[int, str] = {}
     for page in in_pages(sorted(set(event_ids))):
@@ -251,8 +252,8 @@ def read_baselines(connection: sa.Connection, entries: Collection[int]) -> Mappi
 
 
 def find_pasts(connection: sa.Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
-    """Return of changed rows, by entry, whether an earlier event of the row says what it says now, and whether it differs from
-    the baseline in nothing but its status. With each row: whether a draft of a change is what its entry pins.
+    """Return for changed rows, by entry, whether an earlier event of the row has the row's payload, and whether the row differs
+    from the baseline in its status only. The argument has with each row whether the entry pins a draft of a change.
     """
     said = sa.select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.removed_at.is_(None))
     said_before, shown, found = _by_entry(connection, said, changed), read_baselines(connection, changed), {}
@@ -266,7 +267,7 @@ def find_pasts(connection: sa.Connection, changed: Mapping[int, tuple[MappedRow,
 
 
 def used_revisions(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, list[int]]:
-    """Return the revisions of the events that were set aside, by entry."""
+    """Return the revisions of earlier events, by entry."""
     return _by_entry(connection, sa.select(EARLIER.c.entry_id, EARLIER.c.revision), entries)
 
 
@@ -287,20 +288,20 @@ def _by_entry(connection: sa.Connection, query: sa.Select[Any], entries: Collect
 
 
 def find_waiting_drafts(connection: sa.Connection, scope_id: int) -> Sequence[int]:
-    """Return the entries of drafts that were staged, never sent, and that no gate has let out by itself."""
+    """Return the entries of drafts that were staged, never sent, and not released by a gate."""
     entries = sa.select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).distinct()
     waiting = entries.where(EARLIER.c.is_let_out.is_(False), ENTRY.c.scope_id == scope_id, IS_NEVER_SENT)
     return connection.execute(waiting).scalars().all()
 
 
 def let_out(connection: sa.Connection, scope_id: int) -> None:
-    """Note that a gate has let out the drafts of this feed that were staged so far."""
+    """Record that the gate has released the drafts of this feed staged so far."""
     of_feed = sa.exists().where(ENTRY.c.id == EARLIER.c.entry_id, ENTRY.c.scope_id == scope_id)  # there are few of them, if any
     connection.execute(sa.update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
 
 
 def mark_anew(connection: sa.Connection, entries: Iterable[tuple[int, bytes]]) -> None:
-    """Add the duplicate marks of entries whose digests have changed. Their old marks stay, and are ignored."""
+    """Add duplicate marks for entries with changed digests. Their old marks stay, and are ignored."""
     marks = [{"mark": digest[:MARK_BYTES], "entry_id": entry_id} for entry_id, digest in entries]
     if marks:
         connection.execute(insert_if_new(connection, DUPLICATE_MARK), marks)
@@ -314,7 +315,9 @@ _NEVER_ANSWERED = {"unanswered_at": None, "is_limited": False, "refused_request_
 
 
 def _set_events_aside(connection: sa.Connection, entries: Sequence[int], now: datetime) -> None:
-    """Set aside the events of these entries as the service shows them, and prepare the entries for another body and key."""
+    """Copy the events of these entries, as the service shows them, to the earlier events, and prepare the entries for another
+    body and key.
+    """
     which = ENTRY.c.id.in_(entries)
     shown = {"body": BASELINE, "fingerprint": _BASELINE_FINGERPRINT}
     columns = (shown.get(name, ENTRY.c[name]) for name in _EVENT_COLUMNS)
@@ -326,7 +329,7 @@ def _set_events_aside(connection: sa.Connection, entries: Sequence[int], now: da
 
 
 def put_events_back(connection: sa.Connection, entries: Collection[int], now: datetime) -> None:
-    """Make the last event that was set aside the entry's own again, as delivered, or removed by hand, as it was."""
+    """Restore the last earlier event of each entry as its own, delivered or removed by hand."""
     delivered = {"state": EntryState.DELIVERED.value, "cover_url": None, "cover_on_error": None, **_NEVER_ANSWERED, **NO_DRIFT}
     for entry_id in entries:
         of_entry = sa.select(EARLIER).where(EARLIER.c.entry_id == entry_id).order_by(EARLIER.c.replaced_at.desc()).limit(1)
@@ -349,7 +352,7 @@ def _write(*columns: str, **values: object) -> sa.Update:
 
 
 def _listed_unless_ignored(wanted: sa.ColumnElement[str]) -> sa.ColumnElement[str | None]:
-    """A row that changes at its source is listed again, unless it asks for what a person has ignored."""
+    """Return the decision column after a change: a changed row is listed again, unless its payload is the ignored one."""
     is_ignored_payload = sa.func.coalesce(ENTRY.c.ignored_fingerprint == wanted, False)
     return sa.case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)
 
@@ -389,7 +392,9 @@ _INSERT = sa.insert(ENTRY).values(
 
 
 def _insert(connection: sa.Connection, entries: list[tuple[object, ...]]) -> None:
-    """Insert new entries, whose ids follow their order, past SQLAlchemy's parameters: these cost 25 us a row (budget 4)."""
+    """Insert new entries, with ids in their order, without SQLAlchemy's parameter processing, which costs 25 us a row (budget
+    4).
+    """
     compiled = _INSERT.compile(dialect=connection.dialect)
     rows: Any = entries if compiled.positional else [dict(zip(_NEW_COLUMNS, entry, strict=True)) for entry in entries]
     connection.exec_driver_sql(str(compiled), rows)
@@ -403,7 +408,7 @@ def _body_of(row: MappedRow) -> tuple[object, ...]:
 
 
 class Batch:
-    """What was decided for a batch of rows, gathered to be written with one statement per kind."""
+    """The decisions about a batch of rows, collected and written with one statement per kind."""
 
     def __init__(self, run: FencedTransaction) -> None:
         self._run = run
@@ -418,7 +423,7 @@ class Batch:
         self._rows: defaultdict[sa.Update, list[dict[str, object]]] = defaultdict(list)
 
     def create(self, row: MappedRow, candidate: Candidate | None = None) -> None:
-        """Pin a new row's body under its key, for life; or record it as held, as it looks like a known event."""
+        """Add a new entry that pins the row's body under its key, or a held one if the row resembles a known event."""
         state, candidate_id = EntryState.PENDING, None
         if candidate is not None:
             state, candidate_id = EntryState.HELD, candidate.entry_id or None
@@ -430,51 +435,51 @@ class Batch:
         self._inserts.append((*key, *_body_of(row), self._run.run_id, *times, candidate_id))
 
     def hold(self, entry_id: int, row: MappedRow) -> None:
-        """Record what a held row asks for now."""
+        """Record the current payload of a held row."""
         self._rows[_HOLD].append(self._pinned(entry_id, row))
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
-        """Put another body in the place of one that was never sent, or was refused."""
+        """Replace a body that was never sent, or was refused."""
         self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._run.run_id})
         self._marks[entry_id] = row.duplicate_digest
 
     def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
-        """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
+        """Record the source's payload as drift beside the pinned body. `is_removed`: the event was removed from the service."""
         self._drifts[entry_id] = row
         if is_removed:
             self._removed.add(entry_id)
 
     def cancel(self, entry_id: int, place: str) -> None:
-        """Record that the source has called off what is out already: it asks for no other payload."""
+        """Record that the source has cancelled an event that may be at the service."""
         self._rows[_CANCEL].append({"entry": entry_id, "new_origin": place, "new_updated_at": self._now})
 
     def ignore(self, entry_id: int, row: MappedRow) -> None:
-        """Remember that the source asks for something else now, only so as to know the same change again."""
+        """Record the source's payload without drift, only to recognise the same change again."""
         wanted = {"new_drift_body": None, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": None}
         self._rows[_DRIFT].append({**wanted, **self._met(entry_id, row)})
 
     def redraft(self, entry_id: int, row: MappedRow) -> None:
-        """Put the draft of a change in the place of a delivered event, which stays on record."""
+        """Replace a delivered event by the draft of a change; the event stays on record."""
         self._redrafts[entry_id] = row
 
     def withdraw(self, entry_id: int) -> None:
-        """Put the event before it back into the place of a draft that was never sent."""
+        """Replace a draft that was never sent by the event before it."""
         self._withdrawals.append(entry_id)
 
     def refresh(self, entry_id: int, row: MappedRow) -> None:
-        """Record that the source says again what is pinned, and where."""
+        """Record that the source still asks for the pinned payload, and the row's place."""
         self._rows[_REFRESH].append(self._met(entry_id, row))
 
     def unmark_vanished(self, entry_id: int) -> None:
-        """Record that a row which had vanished is in its source again."""
+        """Record that a vanished row is back in its source."""
         self._rows[_RETURN].append({"entry": entry_id})
 
     def settle(self, entry_id: int) -> None:
-        """Record that nothing about a known difference is left to do."""
+        """Record that a known difference is settled."""
         self._rows[_SETTLE].append({"entry": entry_id})
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it all; a batch without decisions costs nothing."""
+        """Write all decisions; an empty batch costs nothing."""
         if self._inserts:
             _insert(connection, self._inserts)
         if self._drifts:
@@ -489,7 +494,7 @@ class Batch:
         mark_anew(connection, self._marks.items())
 
     def _bound(self, instant: datetime | None) -> datetime | str | None:
-        """Return an instant as the driver takes it."""
+        """Return a time in the driver's type."""
         return UtcTime().process_bind_param(instant, self._run.engine.dialect)
 
     def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:

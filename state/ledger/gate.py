@@ -1,7 +1,7 @@
-"""The gate between the two commit points, the bookmark that moves with it, and sources that have not changed.
+"""The gate between the two commit points, the bookmark that moves with it, and accounts of unchanged sources.
 
-What was staged may be published only after a stage that completed, and that no brake stopped. Of an unchanged source the account
-follows from the last read's, without reading a row, where the ledger is unchanged as well.
+Staged rows may be published only after a complete stage that no brake stopped. For an unchanged source and ledger the account
+is derived from the last read's, without reading rows.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """A place in a source, as the source itself writes it down. `cursor`: "" where there is none.
+    """A position in a source, as text defined by the source. `cursor`: "" if there is none.
 
-    `fit`: evidence of all that the rows before it were mapped by; with other evidence the place means nothing.
-    `full_read_at`: when the last full read began, on which this place builds.
+    `fit`: evidence of the mapping that was applied to the rows before it; with another one the position is invalid.
+    `full_read_at`: when the full read began on which the position is based.
     """
 
     cursor: str = ""
@@ -47,14 +47,14 @@ NO_BOOKMARK = Bookmark()
 
 
 class GateClosedError(PermanentError):
-    """What is staged must not be published: a stage was cut short, or a brake stopped it, or there was none."""
+    """Staged rows must not be published: the stage was cut short or stopped by a brake, or there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Whether staged rows may be published; if not, `reason` says why, and `run_id` is the run that closed it.
+    """The state of the gate; if it is closed, `reason` says why, and `run_id` is the run that closed it.
 
-    `brakes`: what stopped that run, also where a person has opened the gate since: for one run, and for no other.
+    `brakes`: what stopped that run, even if a person has since opened the gate for one run.
     """
 
     is_open: bool
@@ -63,7 +63,7 @@ class Gate:
 
     @property
     def brakes(self) -> tuple[str, ...]:
-        """The brakes that closed it; none where it was not a brake."""
+        """The brakes that closed the gate, empty if none did."""
         return brakes_of(self.reason)
 
 
@@ -74,12 +74,12 @@ def read_bookmark(connection: Connection, scope_id: int) -> Bookmark:
 
 
 def read_stamp(connection: Connection, scope_id: int) -> str:
-    """Return the stamp of the last whole read that the gate let out, "" where there is none."""
+    """Return the stamp of the last full read that passed the gate, "" if there is none."""
     return str(_read_scope(connection, scope_id).stamp)
 
 
 def drop_bookmark(connection: Connection, scope_id: int) -> None:
-    """Take the bookmark out: the next read is a full one. When the last of them was is still known."""
+    """Delete the bookmark, so that the next read is a full one. The time of the last full read is kept."""
     _set(connection, scope_id, cursor="", cursor_fit="")
 
 
@@ -91,29 +91,29 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
 
 
 def brakes_of(reason: str) -> tuple[str, ...]:
-    """Return the brakes that a gate's reason names."""
+    """Return the brakes named in a gate's reason."""
     stopped, _, _ = reason.partition("; ")
     return tuple(stopped.removeprefix(_STOPPED).split(", ")) if stopped.startswith(_STOPPED) else ()
 
 
 def closed(gate: Gate) -> GateClosedError:
-    """Say why nothing is published, and what would help."""
-    hint = "look at `eventsync rows`, then mend the source or the mapping and run again, or accept the brake with `--accept`"
+    """Return the error for a closed gate, with a hint."""
+    hint = "look at `eventsync rows`, then correct the source or the mapping and run again, or accept the brake with `--accept`"
     if not gate.brakes:
         hint = "run the feed again without `--publish-only`: its rows are read, checked and then published"
     return GateClosedError(f"nothing is published: {gate.reason}", hint=hint)
 
 
 def has_new_keys(scope: _Scope, key_definition: str) -> bool:
-    """Whether the feed's keys were made in another way before."""
+    """Return whether the definition of the feed's keys has changed."""
     return bool(key_definition and scope.key_definition and key_definition != scope.key_definition)
 
 
 def shut(connection: Connection, run: FencedTransaction, *, is_whole: bool, is_anew: bool) -> tuple[_Scope, int, int]:
-    """Close the gate for the length of a stage. Return the scope as it was, its highest entry, and how many some run let out.
+    """Close the gate during a stage. Return the scope before it, its highest entry, and the number of released entries.
 
-    A full read (`is_anew`) first takes the bookmark out: only its own passing gives the feed another one, so that what it stages
-    and leaves behind the gate is read again by a full one.
+    A full read (`is_anew`) also deletes the bookmark. Only its own passing sets another one, so that rows that it leaves staged
+    behind the gate are read again in full.
     """
     scope = _read_scope(connection, run.scope_id, is_locked=True)
     # Counted apart, so that the entries themselves, which are large, need not be looked at.
@@ -138,19 +138,18 @@ def judge(
     stamp: str,
     bookmark: Bookmark | None = None,
 ) -> bool:
-    """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
-    Return whether it does. `before`: the feed's scope as the stage found it.
+    """Set the gate after a complete stage, and move the bookmark if the gate opens for all runs. Return whether it does.
 
-    A partial read opens a gate that was closed before it only if it has met every row that waits behind it again:
-    otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
-    stops every other one: that run opens the gate for itself.
+    `before`: the feed's scope before the stage. A partial read opens a formerly closed gate only if it has met every row that
+    waits behind it; otherwise three rows picked by hand would release all that a brake had stopped. What a person accepted for
+    this run stops every other one: this run opens the gate for itself.
     """
     is_blind, scope_id = report.is_blind, run.scope_id
     tripped = (*report.brakes, *report.accepted)
     earlier = brakes_of(before.gate_reason)
     opens = not tripped and not is_blind
     if opens:
-        # All that was staged so far has been let out: it is history, which later reads are compared with.
+        # All that was staged so far is released: later reads are compared with it.
         newest, _ = _newest_and_count(connection, scope_id)
         _set(connection, scope_id, gate=GateState.OPEN.value, gate_run=run.run_id, gate_reason="", released_id=newest)
         let_out(connection, scope_id)
@@ -167,9 +166,9 @@ def judge(
 
 
 def accept(connection: Connection, scope_id: int, by: str) -> Gate:
-    """Open a gate that brakes closed, on a person's word, for one run. The next read is compared with the accepted one.
+    """Open a gate that brakes closed, for one run, by a person's decision. The next read is compared with the accepted one.
 
-    Raises `GateClosedError` where no completed stage stands behind it: there is nothing yet that could be accepted.
+    Raises `GateClosedError` if there is no complete stage: there is nothing yet to accept.
     """
     # Locked first: a stage that begins in this very moment would else find its gate opened behind it.
     scope = _read_scope(connection, scope_id, is_locked=True)
@@ -190,7 +189,7 @@ def accept(connection: Connection, scope_id: int, by: str) -> Gate:
 
 
 def read_report(connection: Connection, scope_id: int, run_id: str) -> StageReport | None:
-    """Return the report of a read, None where there is none (any more)."""
+    """Return the report of a read, None if there is none (any more)."""
     stored = connection.execute(select(RUN.c.stage_report).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
     return load_report(stored) if stored else None
 
@@ -198,12 +197,12 @@ def read_report(connection: Connection, scope_id: int, run_id: str) -> StageRepo
 def repeat_read(
     run: FencedTransaction, policy: StagePolicy, known: str, stamp: str, brake: Callable[[StageReport], Sequence[str]]
 ) -> StageReport | None:
-    """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
+    """Record an unchanged source in one transaction, as if it had been read again, and return the report.
 
-    `known`: the stamp that the last whole read left; `stamp` takes its place. `brake` is as for `Stage.close`. None, and nothing
-    is written, where the account does not follow without its rows: the last read was not whole or not let out for everyone,
-    something has happened to the ledger since that may make another thing of an unchanged row, or a brake trips.
-    Raises `LeaseLostError` if another run has taken the feed over.
+    `known`: the stamp of the last full read; `stamp` replaces it. `brake`: as for `Stage.close`. None, with nothing written, if
+    the account cannot be derived: the last read was not full or not released for all runs, the ledger has changed in a way that
+    may change the outcome of an unchanged row, or a brake trips. Raises `LeaseLostError` if another run has taken over the
+    feed.
     """
     with run.transaction() as connection:
         scope = _read_scope(connection, run.scope_id, is_locked=True)
@@ -247,12 +246,12 @@ def repeat_read(
 
 
 def is_last_read(connection: Connection, scope_id: int, known: str) -> bool:
-    """Whether the last read is the whole one that left this stamp, and no person has decided about a row since."""
+    """Return whether the last read is the full one with this stamp, and no person has decided about a row since."""
     return _last_free_read(connection, _read_scope(connection, scope_id), known) is not None
 
 
 def _last_free_read(connection: Connection, scope: _Scope, known: str) -> StageReport | None:
-    """Return the report of the last read, if it is the whole one that left this stamp, and its gate opened for everyone."""
+    """Return the report of the last read if it is the full one with this stamp and its gate opened for all runs, else None."""
     if scope.gate != GateState.OPEN or scope.gate_reason or scope.stamp != known:
         return None
     last = read_report(connection, scope.id, scope.gate_run)
@@ -260,10 +259,10 @@ def _last_free_read(connection: Connection, scope: _Scope, known: str) -> StageR
 
 
 def _follows(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy, refused: int) -> bool:
-    """Whether every row of the last read would have the same outcome, or be unchanged where it was new.
+    """Return whether every row of the last read would have the same outcome, or be unchanged if it was new.
 
-    A row that says what is pinned is unchanged in any state of its entry. Copies depend on the entries that they look like;
-    what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
+    A row with the pinned payload is unchanged in any state of its entry. Copies depend on the entries that they resemble, drift
+    on whether the event is delivered, and cancelled rows on whether their event was sent.
     """
     account, of_feed = last.account, ENTRY.c.scope_id == scope_id
     if last.standing or account.held or policy.drafts_only:
@@ -289,7 +288,7 @@ def _follows(last: StageReport, connection: Connection, scope_id: int, policy: S
 
 
 def _read_scope(connection: Connection, scope_id: int, *, is_locked: bool = False) -> _Scope:
-    """Return the feed's scope, locked until the transaction ends where that is asked for."""
+    """Return the feed's scope, locked until the transaction ends if `is_locked`."""
     query = select(SCOPE).where(SCOPE.c.id == scope_id)
     return connection.execute(query.with_for_update() if is_locked else query).one()
 
@@ -301,7 +300,7 @@ def _newest_and_count(connection: Connection, scope_id: int) -> tuple[int, int]:
 
 
 def _remember(connection: Connection, scope_id: int, report: StageReport, stamp: str, read_at: datetime) -> None:
-    """Remember a read that may be published: what the next one is compared with."""
+    """Record a read that may be published, for comparison with the next one."""
     if report.key_definition:
         _set(connection, scope_id, key_definition=report.key_definition)
     if report.is_whole:
@@ -313,6 +312,6 @@ def _set(connection: Connection, scope_id: int, **columns: object) -> None:
 
 
 def put_side_by_side(connection: Connection, scope_id: int, other_id: int) -> None:
-    """Record that two feeds deliver side by side on purpose: neither holds the other's rows from now on."""
+    """Record that two feeds deliver the same rows on purpose: neither holds the other's rows from now on."""
     pairs = [{"scope_id": scope_id, "other_id": other_id}, {"scope_id": other_id, "other_id": scope_id}]
     connection.execute(insert_if_new(connection, SIDE_BY_SIDE), pairs)

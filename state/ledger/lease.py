@@ -1,24 +1,32 @@
-"""The right to stage and publish a feed: a lease with a heartbeat and a fencing token, which every transaction checks first.
+"""The lease: the exclusive right to stage and publish a feed, with a heartbeat and a fencing token that every transaction
+checks first.
 
-On PostgreSQL silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
+On PostgreSQL the heartbeat's age is measured by the database's clock, so that hosts need not agree on the time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import psutil
+import structlog
 from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, func, literal, null, select, update
 
+from mappings.errors import SyncError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import free_pages, insert_if_new, writing
 from state.enums import Phase
@@ -26,23 +34,29 @@ from state.errors import HeldByAnotherError, LeaseLostError
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
+HEARTBEAT_S = LEASE_TTL_S / 6
+"""How often the lease is renewed, so that several attempts may fail before it expires."""
+FRESH_S = LEASE_TTL_S / 4
+"""How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
+_LAST_BEAT_S = 0.5
+"""How long leaving waits for a heartbeat that has begun."""
 _LONG = 0.25
-"""A transaction that takes so much of the lease's time is a long one."""
+"""The share of the lease's time from which a transaction counts as long."""
 _START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def seconds_since_boot() -> float:
-    """Return seconds on a clock that also counts the time in which the machine was asleep, where there is one."""
+    """Return seconds since boot, including time asleep if the system has such a clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process, identified for ever: `started` is its start in seconds, from any origin.
+    """A process, identified uniquely. `started`: its start in seconds, from any origin.
 
-    `host` names the machine and, where there are such, the container's process namespace: ids mean nothing beyond it.
-    `boot` is this start of the machine, "" where the system has no id for it: machines of one name differ in it.
+    `host`: the machine and, if there is one, the container's process namespace, in which the process id is valid. `boot`: the
+    id of this start of the machine, "" if the system has none; it distinguishes machines with the same name.
     """
 
     name: str
@@ -53,13 +67,13 @@ class Holder:
 
 
 def this_process(name: str) -> Holder:
-    """Describe the running process under a name for people, for example `eventsync run`."""
+    """Return the running process as a holder, with a name for people such as `eventsync run`."""
     pid = os.getpid()
     return Holder(name, _host(), pid, _started_s(psutil.Process(pid)), _boot_id())
 
 
 def is_running(holder: Holder) -> bool:
-    """Whether the process still runs; True where that cannot be known, because it is on another host."""
+    """Return whether the process is running; True if that cannot be known because it is on another host."""
     if (holder.host, holder.boot) != (_host(), _boot_id()):
         return True
     try:
@@ -85,24 +99,28 @@ def _host() -> str:
 
 
 def _started_s(process: psutil.Process) -> float:
-    """Linux gives both in the time of day as it is set now: only their difference stays the same."""
+    """Return a process's start in seconds that do not change with the clock: Linux derives start and boot time from the present
+    time of day, so only their difference is constant.
+    """
     return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseClock:
-    """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clock: the database server's own, or `now`."""
+    """The clock of leases: the database server's own, or `now`. `ttl_s`: how long a lease lasts without a heartbeat, in
+    seconds.
+    """
 
     now: Callable[[], datetime]
     is_servers: bool
     ttl_s: float = LEASE_TTL_S
 
     def seconds(self) -> float:
-        """Return seconds that went by on this host, also where the lease is measured by the server's clock."""
+        """Return seconds on this host's clock, for measuring durations."""
         return seconds_since_boot() if self.is_servers else self.now().timestamp()
 
     def heartbeat(self) -> dict[str, Any]:
-        """Return the columns of a heartbeat: on a server by its own clock, in the statement."""
+        """Return the columns of a heartbeat, on a server by its own clock."""
         ttl = timedelta(seconds=self.ttl_s)
         if self.is_servers:
             return {"heartbeat_at": server_now(), "expires_at": func.clock_timestamp() + literal(ttl, Interval())}
@@ -111,18 +129,18 @@ class LeaseClock:
 
 
 def server_now() -> ColumnElement[datetime]:
-    """Return the time of PostgreSQL's own clock, for a statement."""
+    """Return the current time of PostgreSQL's clock, as an SQL expression."""
     return func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
 
 
 def own_clock(engine: Engine, now: Callable[[], datetime]) -> LeaseClock:
-    """Return the clock of a state DB: of this host for SQLite, whose file only its processes share; else the server's."""
+    """Return the clock for a state DB: this host's for SQLite, whose file is local; else the server's."""
     return LeaseClock(now, is_servers=engine.dialect.name == "postgresql")
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to stage and publish one feed, until released, or lost by silence.
+    """The right to stage and publish one feed, until it is released or expires.
 
     `token` is larger than that of every earlier lease of the feed. Leaving the block releases the lease.
     """
@@ -133,13 +151,13 @@ class Lease:
     clock: LeaseClock
 
     def renew(self) -> None:
-        """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
+        """Send a heartbeat. Raises `LeaseLostError` if another run has taken over."""
         with writing(self.engine) as connection:
             show_token(connection, self.scope_id, self.token, self.clock)
             free_pages(connection)
 
     def release(self) -> None:
-        """Let the next run in at once. A lease that was lost is left alone."""
+        """Release the lease at once. A lost lease is left as it is."""
         held = (LEASE.c.scope_id == self.scope_id, LEASE.c.token == self.token)
         with writing(self.engine) as connection:
             connection.execute(update(LEASE).where(*held).values(holder=""))
@@ -152,9 +170,9 @@ class Lease:
 
 
 def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseClock) -> None:
-    """Renew the lease inside the caller's transaction, which so commits only while the lease is held.
+    """Renew the lease inside the caller's transaction, so that it commits only while the lease is held.
 
-    Raises `LeaseLostError` if it is not: the transaction must not commit.
+    Raises `LeaseLostError` if it is not: the transaction must not be committed.
     """
     held = (LEASE.c.scope_id == scope_id, LEASE.c.token == token, LEASE.c.holder != "")
     if connection.execute(update(LEASE).where(*held).values(**clock.heartbeat())).rowcount != 1:
@@ -165,7 +183,7 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
 
 
 def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) -> Lease:
-    """Take a feed that is free, or whose holder fell silent or died on this host.
+    """Take the lease of a feed that is free, or whose holder has expired or died on this host.
 
     Raises `HeldByAnotherError` while another run holds it.
     """
@@ -190,10 +208,10 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) ->
 
 
 def is_free(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
-    """Whether the row of a lease names no holder, one that was silent for longer than it allowed, or one that died on this host.
+    """Return whether a lease has no holder, an expired one, or one that died on this host.
 
-    `seen.server_now`: the database's own clock, None where `now` counts. A heartbeat in the future, by a clock that was set back
-    since, would otherwise keep every run out for hours.
+    `seen.server_now`: the database's clock, None to use `now`. A heartbeat in the future, from a clock that was set back,
+    counts as expired; it would otherwise block every run for hours.
     """
     silence = (seen.server_now or now()) - seen.heartbeat_at
     before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
@@ -206,9 +224,79 @@ def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint
     return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
 
 
+class LeaseKeeper:
+    """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
+
+    `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB
+    is busy is tried again with the next beat; only another run's takeover loses the lease.
+    """
+
+    def __init__(self, lease: Lease, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
+        self._lease = lease
+        self._clock_s = clock_s
+        self._beat_s = beat_s
+        self._renewed_at = clock_s()
+        self._is_over = threading.Event()
+        self._asking = asyncio.Lock()
+        begin = copy_context().run  # what is logged there names the same run and feed
+        self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
+
+    @property
+    def token(self) -> int:
+        """The fencing token that each transaction shows."""
+        return self._lease.token
+
+    async def assure(self) -> None:
+        """Return if the lease was renewed a moment ago; after a longer time renew it first.
+
+        Raises:
+            LeaseLostError: another run has the feed; nothing may be sent any more.
+            SyncError: the state DB cannot be asked, so that nothing may be sent either.
+        """
+        if self._is_fresh():
+            return
+        async with self._asking:
+            if not self._is_fresh():
+                await asyncio.to_thread(self._renew)
+
+    def __enter__(self) -> Self:
+        """Start the heartbeat."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End the heartbeat and release the lease. One that cannot be released expires, or is taken from a dead process."""
+        self._is_over.set()
+        self._thread.join(_LAST_BEAT_S)
+        try:
+            self._lease.release()
+        except SyncError as problem:
+            structlog.get_logger().warning("the lease could not be released", problem=str(problem))
+
+    def _is_fresh(self) -> bool:
+        return self._clock_s() - self._renewed_at <= FRESH_S
+
+    def _renew(self) -> None:
+        """Renew; the time of the request counts, not that of the answer."""
+        asked_at = self._clock_s()
+        self._lease.renew()
+        self._renewed_at = asked_at
+
+    def _beat(self) -> None:
+        while not self._is_over.wait(self._beat_s):
+            try:
+                self._renew()
+            except LeaseLostError as lost:
+                self._renewed_at = -inf  # the next request asks, and learns who has the feed
+                structlog.get_logger().warning("the lease was lost: nothing leaves any more", problem=str(lost))
+                return
+            except SyncError as problem:
+                structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))
+
+
 @dataclass(frozen=True, slots=True)
 class FencedTransaction:
-    """Who acts (`run_id`, `token` of the lease), on what (`scope_id` is `feed` at one destination), and by which clock."""
+    """The context of a run's transactions: its `run_id` and lease `token`, the feed's scope, and the clocks."""
 
     engine: Engine
     scope_id: int
@@ -221,9 +309,9 @@ class FencedTransaction:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
+        """Run one durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
 
-        A long one renews it once more at its end: it was silent meanwhile, and a waiting run would take over.
+        A long one renews it again at its end, since a waiting run would otherwise take over.
         """
         clock = self.lease_clock
         with writing(self.engine) as connection:
@@ -234,16 +322,16 @@ class FencedTransaction:
                 show_token(connection, self.scope_id, self.token, clock)
 
     def key(self, row_key: RowKey, revision: int = 0) -> IdempotencyKey:
-        """Return the row's idempotency key: a pure function, so that a lost ledger leads to the same keys again."""
+        """Return the row's idempotency key, a pure function of its arguments: a lost ledger leads to the same keys again."""
         return idempotency_key(self.namespace, self.feed, row_key, revision=revision)
 
     def take_over(self, connection: Connection) -> None:
-        """Close the records of runs that ended without a word: a record is open only under the lease, which this run holds."""
+        """Close the records of killed runs: an open record needs the lease, which this run holds."""
         columns = {"finished_at": self.now(), "phase": Phase.FINISHED.value, "outcome": "lost"}
-        message = f"the process ended without a word; run {self.run_id} carries on"
+        message = f"the process was killed; run {self.run_id} continues"
         others = (RUN.c.scope_id == self.scope_id, RUN.c.id != self.run_id, RUN.c.finished_at.is_(None))
         connection.execute(update(RUN).where(*others).values(**columns, message=message))
 
     def note(self, connection: Connection, **columns: object) -> None:
-        """Write how far the run has come."""
+        """Update the run's record."""
         connection.execute(update(RUN).where(RUN.c.scope_id == self.scope_id, RUN.c.id == self.run_id).values(**columns))

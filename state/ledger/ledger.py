@@ -1,4 +1,4 @@
-"""The ledger of one feed at one destination: runs, the lease, the gate, and the doors to the two commit points."""
+"""The ledger of one feed at one destination: runs, the lease, the gate, and access to the two commit points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
 from state.ledger.accounts import PublishAccount, dump
-from state.ledger.alternatives import names_asked_for
+from state.ledger.alternatives import KnownRows, known_rows
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
 from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """What was delivered to one destination of one feed's rows.
+    """What was delivered of one feed's rows to one destination.
 
-    `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
-    `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease. A holder's
-    silence is measured by the database's clock on PostgreSQL, by `now` on SQLite, unless `lease_clock` says otherwise.
+    `destination` names service and account, so that a test run elsewhere never marks a row as delivered here. `namespace` is
+    part of every key; `now` returns aware times. Staging and publishing need the feed's lease, whose heartbeat is measured by
+    the database's clock on PostgreSQL and by `now` on SQLite, unless `lease_clock` is given.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Ledger:
         self._known_scope: int | None = None
 
     def acquire_lease(self, holder: str | Holder) -> Lease:
-        """Take the feed for this process, under a name for people; use it in a `with` block.
+        """Take the feed's lease for this process, with a name for people; use it in a `with` block.
 
         Raises `HeldByAnotherError` while another run holds it.
         """
@@ -58,12 +58,12 @@ class Ledger:
         return acquire(self._engine, self._scope_id(), process, self._lease_clock)
 
     def fence(self, run_id: str, token: int) -> FencedTransaction:
-        """Return the transactions of a run, each of which shows the token of the feed's lease."""
+        """Return the context of a run's transactions, each of which checks the token of the feed's lease."""
         who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, token)
         return FencedTransaction(*who, self._now, self._lease_clock)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
-        """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
+        """Create the run's record; a run that has one (its next step, or a repeated step) continues with it."""
         row = {"scope_id": self._scope_id(), "id": run_id, "started_at": self._now(), "message": "", "brakes": "[]"}
         row |= {"launched_by": launched_by, "dagster_run_id": dagster_run_id, "phase": Phase.BEGUN.value, "is_whole": False}
         with writing(self._engine) as connection:
@@ -81,7 +81,7 @@ class Ledger:
         publish_account: PublishAccount | None = None,
         standing: Standing | None = None,
     ) -> None:
-        """Close the run's record: `outcome` in a word, `message` for people, the account of what was published, if any.
+        """Close the run's record: `outcome` in one word, `message` for people, the account of its publish if any.
 
         `standing`: what waits for a person at the end of the run.
         """
@@ -100,25 +100,25 @@ class Ledger:
         return self._read(read_standing, self._now(), key_memory_s)
 
     def stamp(self) -> str:
-        """Return the evidence that the last whole read that the gate let out has left, "" if none."""
+        """Return the stamp of the last full read that passed the gate, "" if none."""
         return self._read(read_stamp)
 
     def bookmark(self) -> Bookmark:
-        """Return where the next read may go on."""
+        """Return the position at which the next read may continue."""
         return self._read(read_bookmark)
 
-    def names_asked_for(self, keys: Collection[RowKey]) -> Mapping[bytes, set[RowKey]]:
-        """Return, by the digest of every key under which a row may be met, those of these keys that mean the row."""
-        return self._read(names_asked_for, keys)
+    def known_rows(self, keys: Collection[RowKey]) -> KnownRows:
+        """Return the entries that one of these keys may name."""
+        return self._read(known_rows, keys)
 
     def gate(self) -> Gate:
-        """Return whether what is staged may be published."""
+        """Return whether staged rows may be published."""
         return self._read(read_gate)
 
     def open_gate(self, by: str) -> Gate:
-        """Let out what brakes have stopped, on a person's word.
+        """Release what brakes have stopped, by a person's decision.
 
-        Raises `GateClosedError` if no completed stage stands behind the gate.
+        Raises `GateClosedError` if there is no complete stage.
         """
         scope_id = self._scope_id()
         with writing(self._engine) as connection:
@@ -133,7 +133,7 @@ class Ledger:
         connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(columns))
 
     def _scope_id(self) -> int:
-        """Find the feed's scope, or make it."""
+        """Return the id of the feed's scope, creating it if missing."""
         if self._known_scope is None:
             own = (SCOPE.c.destination == self._destination, SCOPE.c.feed == self._feed)
             with writing(self._engine) as connection:

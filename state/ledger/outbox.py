@@ -71,9 +71,10 @@ from state.tables import ENTRY, SCOPE
 
 
 class Claim(NamedTuple):
-    """An entry as it was when this drain claimed it, column by column: made for every row, so that it is made of the row at once.
+    """An entry as of its claim by this drain, column by column, so that it is made directly from the row.
 
-    `copies`: how many attempts may have created an event before; `is_limited`: those without an answer were all answered 429.
+    `copies`: how many earlier attempts may have created an event; `is_limited`: those without another answer were all answered
+    429.
     """
 
     id: int
@@ -95,7 +96,7 @@ class Claim(NamedTuple):
 
     @property
     def was_unanswered(self) -> bool:
-        """Whether an earlier attempt was never answered."""
+        """Whether an earlier attempt stayed unanswered."""
         return self.unanswered_at is not None
 
     @property
@@ -107,12 +108,12 @@ class Claim(NamedTuple):
         return Denial(self.denied_request_id, is_resent=is_retry or self.decision == Decision.RESEND)
 
     def is_turned_away_again(self, answer: Answer) -> bool:
-        """Whether this very answer turned the entry away before: it is what the service stored under the key."""
+        """Return whether this is the same answer that refused or denied the entry before: it is stored under the key."""
         is_refused_again = bool(answer.request_id) and answer.request_id == self.refused_request_id
         return is_refused_again or (self.denial is not None and self.denial.is_repeated_by(answer))
 
     def is_failed_again(self, answer: Answer) -> bool:
-        """Whether this answer is the very failure after which a person let the row be sent again: no attempt came to more."""
+        """Return whether this is the same failure after which a person resent the row: no attempt had another result."""
         if self.answer is None or self.decision != Decision.RESEND or not answer.request_id:
             return False
         last = load_answer(self.answer)
@@ -121,7 +122,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What becomes of the entry. `keeps_unanswered`: the mark of an unanswered attempt stays, if there is one.
+    """The new state of the entry. `keeps_unanswered`: an existing mark of an unanswered attempt stays.
 
     `is_limited`: such attempts were all answered 429.
     """
@@ -139,7 +140,7 @@ _NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
 
 
 def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: PLR0911 # one arm for each member of the union
-    """Decide what a verdict means for the entry that was claimed."""
+    """Return the effect of a verdict on the claimed entry."""
     become = partial(Effect, refused_request_id=claim.refused_request_id, denied_request_id=claim.denied_request_id)
     is_retry = claim.decision == Decision.RETRY
     is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
@@ -150,7 +151,7 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: PLR0911 # one 
             return become(EntryState.DELIVERED_UNCONFIRMED)
         case Refusal() if not verdict.attempts:  # refused without a request, it leaves no trace at the service
             return become(EntryState.REFUSED)
-        case Refusal() if is_retry and is_refused:  # a person's word stands, and no attempt is unaccounted for
+        case Refusal() if is_retry and is_refused:  # a person decided, and no attempt is unanswered
             return _NEXT_KEY
         case Refusal():
             return replace(become(EntryState.REFUSED), refused_request_id=refused_as(verdict.answer))
@@ -173,7 +174,9 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: PLR0911 # one 
 
 
 def _turn_away(verdict: Blocked | Postponed, claim: Claim, effect: Effect) -> Effect:
-    """Remember the denial to know it again; a row that was held up without a request of its own was not denied itself."""
+    """Return the effect with the denial recorded, to recognise it again; a row that was postponed without a request was not
+    denied.
+    """
     is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.is_limited)
     is_limited = not is_unanswered and (verdict.is_limited or claim.is_limited)
     effect = replace(effect, keeps_unanswered=is_unanswered or is_limited, is_limited=is_limited)
@@ -182,12 +185,12 @@ def _turn_away(verdict: Blocked | Postponed, claim: Claim, effect: Effect) -> Ef
 
 
 def refused_as(answer: Answer) -> str:
-    """Return what to recognise a stored refusal or denial by; one without a request id is one all the same."""
+    """Return the id by which a stored refusal or denial is recognised, "unnamed" without a request id."""
     return answer.request_id or "unnamed"
 
 
 _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}
-"""What a drain may end in for an entry."""
+"""The states in which a drain may leave an entry."""
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 _IS_PENDING = ENTRY.c.state == EntryState.PENDING.value
 _THIS = ENTRY.c.id == bindparam("entry")
@@ -204,7 +207,7 @@ _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
     "copies": ENTRY.c.copies + 1,
-    # Who said `--resend` answers for what came before: from this attempt on, `key_memory` counts anew. Answers 429 do not
+    # After `--resend` earlier attempts are the person's risk: `key_memory` starts with this attempt. Answers 429 do not
     # start its clock.
     "unanswered_at": case((or_(_IS_TO_RESEND, ENTRY.c.is_limited), _NOW), else_=func.coalesce(ENTRY.c.unanswered_at, _NOW)),
     "is_limited": false(),
@@ -231,24 +234,24 @@ _SETTLE = (
 
 
 class NotClaimedError(SyncError):
-    """A verdict came for an entry that this drain does not hold, or holds no longer."""
+    """A verdict was given for an entry that this drain has not claimed, or no longer has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """An intent, and what its attempts ended in."""
+    """An intent with its verdict."""
 
     intent: Intent
     verdict: Verdict
 
 
 class Outbox:
-    """One drain of what a feed owes. Not for several threads at once; after an error it is over, open another, unless it
-    is a `StateBusyError`.
+    """One drain of the rows that a feed owes. Not thread-safe; after an error other than `StateBusyError` it is over, and
+    another must be opened.
 
-    An entry is handed out once in a drain, and once more only under a next key. `limit`: how many rows at most, `ids`: the only
-    entries to take, None for all; `key_memory`: how long the service is trusted to remember the key of an unanswered attempt;
-    `begun`: the account as it began, with the rows that became uncertain at once.
+    An entry is handed out once in a drain, and again only under a next key. `limit`: the most rows; `ids`: the only entries to
+    take, None for all; `key_memory`: how long the service remembers the key of an unanswered attempt; `begun`: the account at
+    the start, with the rows that became uncertain at once.
     """
 
     def __init__(
@@ -266,7 +269,7 @@ class Outbox:
         self._ids = ids
         self._begun = begun
         self.stopped_by = stopped_by
-        """Why an earlier drain of this feed was stopped, if no row has passed since; "" otherwise."""
+        """Why an earlier drain of this feed was stopped, if no row has been delivered since; "" otherwise."""
         self._ended: Counter[str] = Counter({EntryState.UNCERTAIN.value: begun.uncertain})
         self._last_id = 0
         self._claims: dict[int, Claim] = {}
@@ -276,17 +279,17 @@ class Outbox:
 
     @property
     def owed(self) -> int:
-        """How many rows this drain would have to deliver if nothing bounded it."""
+        """How many rows this drain would deliver without a limit."""
         return self._begun.new + self._begun.carried_over - self._begun.uncertain
 
     def settle_and_claim(self, settled: Sequence[Settled], want: int) -> list[Intent]:
-        """Write verdicts and hand out up to `want` further intents, in one transaction.
+        """Record verdicts and hand out up to `want` more intents, in one transaction.
 
-        When it returns, the verdicts are durable, and so is the record that the intents' attempts begin; but for those
-        that still need their cover image, which begin with `pin`. Fewer than `want` means that no more is owed within
-        this drain's reach, now. Raises `LeaseLostError` if another run has taken over (nothing is written),
-        `NotClaimedError` for a verdict on an intent that is not in hand. After a `StateBusyError` the same verdicts,
-        and more, may be handed in again: nothing counts here until it is known to be durable.
+        On return the verdicts are durable, and so is the start of the intents' attempts, except for those that still need their
+        cover image, which start with `pin`. Fewer than `want` means that no more is owed within this drain's limits. Raises
+        `LeaseLostError` if another run has taken over (nothing is written), `NotClaimedError` for a verdict on an intent that
+        is not claimed. After a `StateBusyError` the same verdicts, and more, may be passed again: nothing is counted before it
+        is durable.
         """
         now, want = self._run.now(), max(want, 0)
         settlements = [self._settlement(each, now) for each in settled]
@@ -325,13 +328,13 @@ class Outbox:
         return [_as_intent(each, now) for each in claims]
 
     def begin_again(self, intent: Intent) -> None:
-        """Record, before it is sent, that one more attempt of an intent in hand begins."""
+        """Record, before it is sent, that another attempt of a claimed intent begins."""
         self._claim_of(intent)
         with self._run.transaction() as connection:
             connection.execute(update(ENTRY).where(ENTRY.c.id == intent.entry_id).values(copies=ENTRY.c.copies + 1))
 
     def note_stop(self, why: str) -> None:
-        """Remember for the next run why this drain was stopped; "" once a row has passed."""
+        """Record for the next run why this drain was stopped; "" once a row has been delivered."""
         if why != self.stopped_by:
             with self._run.transaction() as connection:
                 connection.execute(update(SCOPE).where(SCOPE.c.id == self._run.scope_id).values(stopped_by=why))
@@ -340,10 +343,10 @@ class Outbox:
     def pin(
         self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Refusal | Blocked | Superseded | None = None
     ) -> Intent:
-        """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins.
+        """Pin `body` (with the cover's id, or without a cover) to the intent, and record that its attempt begins.
 
-        `missing`: why the image that the row asked for is not in it; listed for people in the same transaction. `refused`: what
-        turned the body before this one away, in this very call; the corrected one goes under the same key first.
+        `missing`: why the image is not in it; listed for people in the same transaction. `refused`: the verdict on the body
+        before this one, in this call; the corrected body is sent under the same key first.
         """
         claim, now = self._claim_of(intent), self._run.now()
         refusal = claim.refused_request_id if refused is None else refused_as(refused.answer)
@@ -357,7 +360,7 @@ class Outbox:
         return replace(intent, body=body, cover=None, refused_request_id=refusal)
 
     def unpin(self, intent: Intent, *, refused: Refusal | Blocked | Superseded) -> None:
-        """Let the intent ask for its cover image again, in a later run: the body with the one that was pinned is `refused`."""
+        """Let the intent request its cover image again in a later run: the body with the pinned image is `refused`."""
         claim, refusal = self._claim_of(intent), refused_as(refused.answer)
         copies, cover = claim.copies + refused.copies, intent.cover
         columns: dict[str, Any] = {"cover_url": cover and cover.url, "refused_request_id": refusal, "copies": copies}
@@ -367,7 +370,7 @@ class Outbox:
         self._claims[intent.entry_id] = claim._replace(**columns)
 
     def account(self) -> PublishAccount:
-        """Count what this drain has done so far against what the table says is still owed.
+        """Return the account of this drain, compared with what the table says is still owed.
 
         Raises `ImbalanceError` if the two disagree.
         """
@@ -406,7 +409,9 @@ class Outbox:
             )
 
     def _settlement(self, settled: Settled, now: datetime) -> dict[str, Any]:
-        """Return the parameters of `_SETTLE`. The entry goes on under the next key, or its own; `copies` may exist by now."""
+        """Return the parameters of `_SETTLE`. The entry continues under its key or the next one; `copies`: how many events may
+        exist.
+        """
         intent, verdict = settled.intent, settled.verdict
         claim = self._claim_of(intent)
         effect = effect_of(verdict, claim)
@@ -446,14 +451,14 @@ def open_outbox(
     key_memory_s: float = KEY_MEMORY_S,
     row_parts: int | None = None,
 ) -> Outbox:
-    """Begin a drain: reopen what may be sent again by itself, and hand out what is owed, at most `limit` rows, of `keys` alone.
+    """Start a drain: reopen what may be sent again automatically, and hand out what is owed, at most `limit` rows, only of
+    `keys`.
 
-    Oldest first, but after a drain that was stopped those first that were sent least: a row that no service accepts must
-    not be the one that every run begins with. `row_parts`: a key of so many parts is a row's own, and reaches all of its events;
-    None: every key is one event's. What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more
-    than `key_memory_s` seconds ago becomes or stays uncertain, and waits for a person.
-
-    Raises `GateClosedError` if what is staged must not be published, `LeaseLostError` if another run has the feed.
+    Oldest first; after a drain that was stopped, those sent least first, so that a row that the service never accepts does not
+    begin every run. `row_parts`: a key of so many parts is a row's own, and covers all of its events; None: every key is one
+    event's. Blocked and uncertain entries are owed again, but an entry with an attempt unanswered for more than `key_memory_s`
+    seconds becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if staged rows must not be published,
+    `LeaseLostError` if another run has the feed.
     """
     scope_id = run.scope_id
     with run.transaction() as connection:
@@ -481,12 +486,11 @@ def open_outbox(
 
 
 def _reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: float) -> int:
-    """Make blocked and uncertain entries pending again, as far as that is safe without a person.
+    """Make blocked and uncertain entries pending again, if that is safe without a person.
 
-    An entry whose first unanswered attempt is older than `key_memory_s` is or becomes uncertain: the service may have
-    forgotten its key, and would create it twice; unless a person has said that it shall be sent all the same. A blocked
-    row that is gone from its source is left alone, and so is what a person has set aside. Returns how many pending
-    entries became uncertain.
+    An entry whose first unanswered attempt is older than `key_memory_s` seconds is or becomes uncertain, unless a person resent
+    it: the service may have forgotten its key, and would create it twice. Blocked rows that are gone from their source, and
+    ignored ones, stay as they are. Returns how many pending entries became uncertain.
     """
     forgotten = is_forgotten(now, key_memory_s)
     entries = update(ENTRY).where(ENTRY.c.scope_id == scope_id, ~IS_SET_ASIDE)
@@ -500,9 +504,9 @@ def _reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: 
 
 
 def _find_events(connection: Connection, scope_id: int, row_keys: Collection[RowKey], row_parts: int) -> list[int]:
-    """Return the ids of these rows' entries and of all the events of these rows, oldest first.
+    """Return the ids of these rows' entries and of all events of these rows, oldest first.
 
-    A row's own key has `row_parts` parts. Rows that the ledger does not know are left out.
+    A row's own key has `row_parts` parts. Unknown rows are absent.
     """
     wanted = frozenset(row_keys)
     listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id).execution_options(yield_per=2_000)
@@ -510,7 +514,7 @@ def _find_events(connection: Connection, scope_id: int, row_keys: Collection[Row
 
 
 def _count_pending(connection: Connection, run: FencedTransaction) -> tuple[int, int]:
-    """Return how many entries are pending: those that this run staged, and the others."""
+    """Return how many entries are pending: those staged by this run, and the others."""
     own = func.coalesce(func.sum(case((ENTRY.c.staged_run == run.run_id, 1), else_=0)), 0)
     new, every = connection.execute(select(own, func.count()).where(ENTRY.c.scope_id == run.scope_id, _IS_PENDING)).one()
     return int(new), int(every) - int(new)
@@ -524,7 +528,7 @@ def _claim_these(connection: Connection, entries: Sequence[int], since: Mapping[
 
 
 def _as_intent(claim: Claim, now: datetime) -> Intent:
-    """Make what is handed to the client of an entry that was claimed at `now`."""
+    """Return the intent for the client of an entry that was claimed at `now`."""
     is_counted_anew = claim.unanswered_at is None or claim.is_limited or claim.decision == Decision.RESEND
     unanswered_since = now if is_counted_anew or claim.unanswered_at is None else claim.unanswered_at
     return Intent(
@@ -546,5 +550,5 @@ def _as_intent(claim: Claim, now: datetime) -> Intent:
 def _not_claimed(intent: Intent) -> NotClaimedError:
     return NotClaimedError(
         f"an answer came for {intent.row_key}, which this drain does not hold",
-        hint="hand each intent's verdict in once; please report this as a fault of eventsync",
+        hint="settle each intent once; please report this as a fault of eventsync",
     )

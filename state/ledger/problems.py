@@ -24,7 +24,7 @@ from state.tables import ENTRY, PROBLEM, RUN, storable
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One row that people must see, with its reasons and its raw cells ({} where they are no longer at hand)."""
+    """One row that people must see, with its reasons and raw cells ({} if they are not available)."""
 
     kind: ProblemKind
     row_key: RowKey
@@ -34,22 +34,22 @@ class Problem:
 
 
 def rejected(row: Rejection) -> Problem:
-    """List a row that cannot be used."""
+    """Return the problem of a rejected row."""
     return Problem(ProblemKind.REJECTED, row.row_key, row.location.place, row.reasons, row.cells)
 
 
 def claimed_twice(row_key: RowKey, location: RowLocation, hint: str, cells: Mapping[str, str]) -> Rejection:
-    """Reject a row whose key another row has as well."""
+    """Return the rejection of a row whose key another row has as well."""
     return Rejection(location, row_key, (Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint),), cells)
 
 
 def warned(row: MappedRow) -> Problem:
-    """List a row that is used all the same."""
+    """Return the problem of a row that is used with warnings."""
     return Problem(ProblemKind.WARNING, row.row_key, row.location.place, row.warnings, row.cells)
 
 
 def held(place: str, row_key: RowKey, candidate: Candidate | None, cells: Mapping[str, str]) -> Problem:
-    """List a row that looks like a known event under another key."""
+    """Return the problem of a row that resembles a known event under another key."""
     hint, other = (f"the other identifier is {candidate}", {"other": str(candidate)}) if candidate else ("", {})
     reason = Reason(ReasonCode.TWIN, "", "", row_key, hint, particulars=other)
     return Problem(ProblemKind.HELD, row_key, place, (reason,), cells)
@@ -65,7 +65,7 @@ _STRIKE = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding
 
 
 def write_problems(connection: Connection, run: FencedTransaction, problems: Iterable[Problem]) -> None:
-    """Write problems down; one that is exactly as it was is marked as seen again, not written twice."""
+    """Record problems; one that is already listed unchanged is marked as seen again."""
     scope_id, run_id, now = run.scope_id, run.run_id, run.now()
     rows = {row["digest"]: row for row in (_as_row(scope_id, run_id, now, problem) for problem in problems)}
     if not rows:
@@ -79,14 +79,14 @@ def write_problems(connection: Connection, run: FencedTransaction, problems: Ite
 
 
 def strike(connection: Connection, scope_id: int, kind: ProblemKind, row_keys: Collection[str]) -> None:
-    """Take what is listed of rows from the list."""
+    """Remove the listed problems of rows."""
     if row_keys:
         listed = {"scope": scope_id, "of_kind": kind.value, "row_keys": rounded([storable(key) for key in row_keys])}
         connection.execute(_STRIKE_ROWS, listed)
 
 
 def warn_of_image(connection: Connection, run: FencedTransaction, entry_id: int, reason: Reason) -> None:
-    """List a row that goes out without the cover image that it asked for."""
+    """List a row that is sent without its cover image."""
     entry = connection.execute(select(ENTRY.c.row_key, ENTRY.c.origin).where(ENTRY.c.id == entry_id)).one()
     write_problems(connection, run, [Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})])
 
@@ -103,14 +103,14 @@ def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict
 
 
 def stem_of(row_key: str, row_parts: int | None) -> str:
-    """Return the key of the row that an event came of; its own, where a row is an event (`row_parts` is None)."""
+    """Return the key of the row of an event; the event's own key if a row is an event (`row_parts` is None)."""
     return row_key if row_parts is None else next(names_of(RowKey(row_key), row_parts))
 
 
 class ListedProblems:
-    """Problems of earlier reads that stand, by their row: its key or, where it had none that could be used, its place.
+    """The rows with listed problems of earlier reads, by key or, without a usable key, by place.
 
-    Memory grows with their number, and with nothing else. A row's own key has `row_parts` parts, None: a row is an event.
+    Memory grows with their number only. A row's own key has `row_parts` parts, None: a row is an event.
     """
 
     def __init__(self, row_parts: int | None = None) -> None:
@@ -120,11 +120,11 @@ class ListedProblems:
 
     @property
     def standing(self) -> int:
-        """How many rejections stand."""
+        """How many rejected rows of earlier reads are still listed."""
         return len(self._rejected)
 
     def carry(self, connection: Connection, run: FencedTransaction) -> None:
-        """Move the list of the last read to this one."""
+        """Transfer the list of the last read to this one."""
         reads = select(RUN.c.id).where(RUN.c.scope_id == run.scope_id, RUN.c.read_account.is_not(None))
         last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).scalar()
         if last != run.run_id:
@@ -139,7 +139,7 @@ class ListedProblems:
                 self._rejected.add(row.id)
 
     def strike(self, connection: Connection, outcomes: Sequence[RowOutcome]) -> None:
-        """Take rows off the list that this read has met, before it lists their new problems."""
+        """Remove the rows of this read from the list, before its own problems are listed."""
         if not self._rows:
             return
         places = [storable(outcome.location.place) for outcome in outcomes]

@@ -1,11 +1,11 @@
-"""One read of a source: its rules, and what it has met so far of the entries that the ledger knows.
+"""The state of one read: its rules, the known entries that it has met, row digests, and the index of duplicates.
 
-The digests by which the next read knows rows that are as they were, before it maps them (budget 2), are kept as sorted arrays,
-cut by their first byte, and found by bisection: 16 bytes a row. A database index of them would have to be fetched row by row
-(1 us each), and a Python set of a million would take half of the memory of budget 8.
+Row digests, by which the next read recognises unchanged rows before mapping (budget 2), are sorted arrays, split by the first
+byte and searched by bisection: 16 bytes a row. A database index would be fetched row by row (1 us each), and a Python set of a
+million would take half of the memory of budget 8.
 
-An index of the duplicate digests would be written all over, entry by entry, and cost more than the entries themselves (budget 4).
-So these are kept apart, as marks that are written many at a time in sorted order.
+A database index of the duplicate digests would be rewritten entry by entry, and cost more than the entries themselves (budget
+4). So they are stored separately, as marks that are written in sorted order, many at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from state.tables import DUPLICATE_MARK, ENTRY, ROW_DIGESTS, SCOPE, SIDE_BY_SIDE
 _AT_A_TIME = 16_384
 _AT_LEAST = 3
 _SERVICE_LOCK = 0x6576_7365
-"""Any number of our own: PostgreSQL's advisory locks are named by numbers."""
+"""An arbitrary number of our own, which names PostgreSQL's advisory lock."""
 _OTHER = ENTRY.alias()
 _MAY_HAVE_EVENT = [state.value for state in EntryState if state.value not in WITHOUT_EVENT]
 _BY_ID = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id, ENTRY.c.twin_digest)
@@ -61,7 +61,9 @@ _BESIDE = (
 
 
 class Neighbour(NamedTuple):
-    """A scope of the service whose events a row may duplicate, the feed's own among them. `marked_id`: of what it has marks."""
+    """A scope of the service whose events a row may duplicate, including the feed's own. `marked_id`: the highest entry with
+    marks.
+    """
 
     feed: FeedName
     namespace: str
@@ -71,9 +73,9 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFeed:
-    """Rows that are delivered under a name that is not used any more: those of `feed`, in another `namespace` unless it is "".
+    """Rows delivered under a name that is no longer used: those of `feed`, in another `namespace` unless it is "".
 
-    `rows`: of a feed without a mapping file the events to come, else all that may be at the service.
+    `rows`: for a feed without a mapping file its future events, otherwise all that may be at the service.
     """
 
     feed: str
@@ -82,13 +84,13 @@ class OrphanedFeed:
 
 
 class DuplicateIndex:
-    """The duplicate digests of a service while a feed is read: marks of committed entries, the read's own youngest in memory.
+    """The duplicate digests of a service during a read: marks of committed entries, and the read's latest ones in memory.
 
-    `apart`: scopes whose entries no row is held for, though they are of the service.
+    `apart`: scopes of the service whose entries do not cause rows to be held.
     """
 
     def __init__(self, connection: Connection, scope_id: int) -> None:
-        """Begin with all marks that are missing written."""
+        """Open the index, and write all missing marks."""
         self._scope_id = scope_id
         self._recent: dict[bytes, RowKey] = {}
         self.apart: set[int] = set()
@@ -97,7 +99,7 @@ class DuplicateIndex:
         self._is_blank = not any(each.marked_id for each in self._at_first.values())
 
     def find(self, connection: Connection, digests: Collection[bytes]) -> dict[bytes, Candidate]:
-        """Return, by duplicate digest, the oldest entry that is or may still be created and looks the same."""
+        """Return, by duplicate digest, the oldest entry with it that has an event or may still get one."""
         wanted = frozenset(digests)
         found: dict[bytes, Candidate] = {}
         if wanted and not self._is_blank:
@@ -110,21 +112,21 @@ class DuplicateIndex:
         return found
 
     def by_id(self, connection: Connection, entries: Collection[int]) -> dict[int, Candidate]:
-        """Return these entries by their ids."""
+        """Return entries as candidates, by id."""
         rows = connection.execute(_BY_ID.where(SOME), {"entries": rounded(entries)}) if entries else ()
         return {row.id: self._candidate(row) for row in rows}
 
     def create(self, digest: bytes, row_key: RowKey) -> None:
-        """Note a new row, whose mark is to follow."""
+        """Record a new row, whose mark is written later."""
         self._recent[digest] = row_key
 
     def keep_up(self, connection: Connection) -> None:
-        """Write the marks of new rows if there are many by now: each time, nearly every page of the marks is written."""
+        """Write the marks of new rows if there are many; each write changes nearly every page of the marks."""
         if len(self._recent) >= _AT_A_TIME:
             self.write(connection)
 
     def write(self, connection: Connection) -> None:
-        """Write all marks that are missing, those of a read that was cut short among them."""
+        """Write all missing marks, including those of a read that was cut short."""
         after = connection.execute(select(SCOPE.c.marked_id).where(SCOPE.c.id == self._scope_id)).scalar_one()
         unmarked = {"scope": self._scope_id, "after": after}
         newest = connection.execute(select(func.max(ENTRY.c.id)).where(*_UNMARKED), unmarked).scalar()
@@ -136,9 +138,10 @@ class DuplicateIndex:
         self._recent.clear()
 
     def find_staged_beside(self, connection: Connection, boundary: int) -> Iterator[tuple[int, RowKey, str, Candidate]]:
-        """Yield the read's new entries, after `boundary`, that look like entries which other feeds have staged meanwhile.
+        """Yield the read's new entries, after `boundary`, that resemble entries staged by other feeds meanwhile, with id, key
+        and place.
 
-        Of each its id, key and place. All marks of the read must be written, and no other feed of the service may close a stage.
+        All marks of the read must be written, and no other feed of the service may end a stage.
         """
         for other_id, other in read_neighbours(connection, self._scope_id).items():
             if other_id == self._scope_id:
@@ -154,7 +157,7 @@ class DuplicateIndex:
 
 
 def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neighbour]:
-    """Return the scopes of the feed's service, but for those that a person lets deliver side by side with it."""
+    """Return the scopes of the feed's service, except those that a person lets deliver side by side with it."""
     own = connection.execute(select(SCOPE.c.service, SCOPE.c.namespace).where(SCOPE.c.id == scope_id)).one()
     apart = select(SIDE_BY_SIDE.c.other_id).where(SIDE_BY_SIDE.c.scope_id == scope_id)
     rows = connection.execute(select(SCOPE).where(SCOPE.c.service == own.service, SCOPE.c.id.not_in(apart)))
@@ -165,9 +168,9 @@ def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neigh
 
 
 def lock_service(connection: Connection, scope_id: int) -> None:
-    """Let no other feed of the service close a stage before the transaction ends: two would not see each other's rows.
+    """Lock the service until the transaction ends, so that no other feed ends a stage: two would not see each other's rows.
 
-    SQLite has one writer at a time anyway.
+    SQLite allows only one writer anyway.
     """
     if connection.dialect.name == "postgresql":
         service = select(func.hashtext(SCOPE.c.service)).where(SCOPE.c.id == scope_id).scalar_subquery()
@@ -175,9 +178,9 @@ def lock_service(connection: Connection, scope_id: int) -> None:
 
 
 def find_alongside(connection: Connection, scope_id: int) -> Alongside | None:
-    """Return the scope that knows at least 3, and more than half, of a feed's rows: the one that knows most of them.
+    """Return the scope that has most of a feed's rows, if at least 3 and more than half of them; None if there is none.
 
-    A feed of the same name knows a row by its key; any feed knows one that is held as a duplicate of its own.
+    A feed of the same name has a row if it has its key; any feed has a row that is held as a duplicate of its own.
     """
     others = dict(read_neighbours(connection, scope_id))
     feed, of_feed = others.pop(scope_id).feed, ENTRY.c.scope_id == scope_id
@@ -203,8 +206,8 @@ def find_alongside(connection: Connection, scope_id: int) -> Alongside | None:
 
 
 def find_orphaned_feeds(engine: Engine, destination: str, feeds: Collection[str], now: datetime) -> tuple[OrphanedFeed, ...]:
-    """Return the feeds, of those that have a mapping file, that never delivered here and did so in another namespace; and those
-    that have events to come and no mapping file.
+    """Return the feeds with a mapping file that never delivered here but in another namespace, and those with future events and
+    no mapping file.
     """
     service, namespace = split_destination(destination)
     found = []
@@ -223,12 +226,9 @@ def find_orphaned_feeds(engine: Engine, destination: str, feeds: Collection[str]
     return tuple(one for one in found if one.rows)
 
 
-"""Every difference is reported, every copy held, every row sent as it is mapped."""
-
-
 class Mark:
-    """Flags of an entry: the source has its row; in a usable shape; as it was; this read has staged it; two rows claim it; the
-    source says that its row is gone; that row is newly gone, its event being to come; its row has to be mapped even if unchanged.
+    """Flags of an entry in a read: its row is in the source; was mapped without a problem; is unchanged; was staged by this
+    read; is claimed by two rows; was reported as deleted; vanished newly before its event; must be mapped even if unchanged.
     """
 
     PRESENT, MAPPED, UNCHANGED, STAGED, CONFLICTING, DELETED, VANISHED, DOUBTFUL = (1 << bit for bit in range(8))
@@ -238,9 +238,9 @@ _NEW = Mark.PRESENT | Mark.MAPPED | Mark.STAGED
 
 
 class ReadMarks:
-    """One byte of flags for each entry, `known` for those of before this read.
+    """One byte of flags for each entry; `known`: those from before this read.
 
-    `boundary` is their highest id: what is above is new in it.
+    `boundary`: the highest id of those; entries above it are new in this read.
     """
 
     def __init__(self, boundary: int) -> None:
@@ -260,20 +260,20 @@ class ReadMarks:
         return self.known[entry_id] if entry_id <= self.boundary else self._new.get(entry_id, _NEW)
 
     def has(self, entry_id: int, flag: int) -> bool:
-        """Whether a flag of an entry is set."""
+        """Return whether an entry has a flag."""
         flags = self.known[entry_id] if entry_id <= self.boundary else self._new.get(entry_id, _NEW)
         return bool(flags & flag)
 
     def is_deleted(self, entry_id: int) -> bool:
-        """Whether the source has said that the row is gone, and nothing else of it."""
+        """Return whether the source reported the row as deleted, and has no other row of it."""
         return self.flags(entry_id) & (Mark.DELETED | Mark.PRESENT) == Mark.DELETED
 
     def count(self, flag: int) -> int:
-        """Count the entries of before this read that have a flag."""
+        """Count the entries from before this read with a flag."""
         return self.known.translate(bytes(bool(flags & flag) for flags in range(256))).count(1)
 
     def find(self, flag: int) -> Iterator[int]:
-        """Yield the entries that have a flag, oldest first."""
+        """Yield the entries with a flag, oldest first."""
         if self.count(flag):
             yield from (entry_id for entry_id, flags in enumerate(self.known) if flags & flag)
         yield from (entry_id for entry_id, flags in self._new.items() if flags & flag)
@@ -284,10 +284,11 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class UnreadEvents:
-    """The events of which a read says nothing, so that their absence means nothing: those of unusable rows, days out of reach.
+    """The events about which a read gives no information, so that they do not count as vanished: those of unusable rows, and
+    days outside the range.
 
-    `days`: the first and the last ISO day that recurring events were looked for on. The key of such an event ends in its day. A
-    day that is over, or beyond the feed's horizon, is in no read. Memory: the rows that were refused or left out whole.
+    `days`: the first and last ISO day for which recurring events were computed. The key of such an event ends in its day. Past
+    days, and days beyond the feed's horizon, are in no read. Memory: the rows that were rejected or left out as a whole.
     """
 
     def __init__(self, days: tuple[str, str] | None) -> None:
@@ -295,13 +296,13 @@ class UnreadEvents:
         self._after: dict[str, str] = {}
 
     def note(self, outcome: RowOutcome) -> None:
-        """Note what a row says nothing of."""
+        """Record the events about which a row gives no information."""
         silence = outcome.part.silence
         if silence is not None:
             self._after[storable(silence.stem)] = silence.after
 
     def covers(self, row_key: str) -> bool:
-        """Whether the absence of this entry means nothing."""
+        """Return whether the absence of this entry means nothing."""
         if self._days is None and not self._after:
             return False
         ends: list[int] = []  # of each part but the last; a bar that belongs to a part is escaped
@@ -323,9 +324,9 @@ _UNSETTLED = tuple(state.value for state in EntryState if state is not EntryStat
 
 
 class RowDigests:
-    """The digests of rows which each say what an entry says, with the ids of the entries.
+    """The digests of rows that match their entry, with the entries' ids.
 
-    `is_kept`: this read leaves its digests to the next one.
+    `is_kept`: this read stores its digests for the next one.
     """
 
     def __init__(self, marks: ReadMarks) -> None:
@@ -337,9 +338,9 @@ class RowDigests:
         self._newest = marks.boundary
 
     def load(self, connection: Connection, scope_id: int) -> None:
-        """Load what the last read has left, and mark the entries of which a row has to be mapped even if it is as it was.
+        """Load the digests of the last read, and mark the entries whose row must be mapped even if unchanged.
 
-        Vanished entries are none of them: the last read did not have their rows.
+        Vanished entries are not among them: the last read did not have their rows.
         """
         for row in connection.execute(select(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id)):
             for numbers, stored in zip(self._known[row.part], (row.digests, row.entries), strict=True):
@@ -350,9 +351,9 @@ class RowDigests:
                 self._marks.mark(entry_id, Mark.DOUBTFUL)
 
     def unchanged(self, digests: Iterable[bytes]) -> list[int]:
-        """Return, for each row of a chunk, the entry that it leaves as it is, 0 where the row has to be mapped.
+        """Return, for each row of a chunk, the entry that it leaves unchanged, 0 if the row must be mapped.
 
-        Of several rows of an entry only the first one need not be.
+        Of several rows of an entry only the first can be skipped.
         """
         known, entries = self._known, list[int]()
         for digest in digests:
@@ -373,17 +374,17 @@ class RowDigests:
         return chosen
 
     def add(self, digest: bytes, entry_id: int) -> None:
-        """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
+        """Add the digest of a row that matches an entry; b"": the row must be mapped in every read."""
         if digest and self.is_kept:
             self._added[digest[0]].extend((int.from_bytes(digest[:_USED_BYTES]), entry_id))
 
     def add_created(self, digest: bytes) -> None:
-        """Remember a row that is to get a new entry; call it for all such rows, in the order in which they are written."""
+        """Add the digest of a row that gets a new entry; call it for all such rows, in the order in which they are written."""
         if self.is_kept:
             self._created.append(digest)
 
     def settle(self, connection: Connection, scope_id: int) -> None:
-        """Assign the new entries of a batch that has been written: their ids follow the order of its rows."""
+        """Assign the ids of new entries to the digests of a written batch; ids follow the order of its rows."""
         if self._created:
             ids = connection.execute(_CREATED, {"scope": scope_id, "after": self._newest}).scalars().all()
             for digest, entry_id in zip(self._created, ids, strict=True):
@@ -392,7 +393,7 @@ class RowDigests:
             self._created.clear()
 
     def keep(self, connection: Connection, scope_id: int) -> None:
-        """Write the digests of this read in place of those of the last, in the transaction that opens the gate."""
+        """Replace the digests of the last read by those of this one, in the transaction that opens the gate."""
         if not self.is_kept:
             return
         connection.execute(delete(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id))
@@ -411,12 +412,12 @@ class RowDigests:
 
 
 class SourceRead:
-    """The state of one read: what it found when it began, its policy, what it has met, counted and gathered so far.
+    """The state of one read: the ledger at its start, its policy, and what it has met and counted so far.
 
-    `scope`: the feed's scope as it was, `boundary` its highest entry; `known_before`: the entries that some run had let out.
-    `is_whole`: the source is read from end to end. `stamp`: evidence of the content's version. `left_out`: the known entries
-    that a rule of the mapping now leaves out, with the rule, `left_out_stems`: such rows of several events. `stems`: the rows
-    that this read has met, where each stands for all of its events, and the others of its source are not read.
+    `scope`: the feed's scope at the start, `boundary` its highest entry; `known_before`: its released entries. `is_whole`: the
+    source is read completely. `stamp`: evidence of the content's version. `left_out`: the known entries that a rule now leaves
+    out, with the rule; `left_out_stems`: such rows with several events. `stems`: the rows met by a read that does not cover the
+    others of its source.
     """
 
     def __init__(
@@ -445,7 +446,7 @@ class SourceRead:
         self.stems: set[str] = set()
 
     def note(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Note which events these rows stand for, and of which they say nothing."""
+        """Record which events these rows have, and about which they give no information."""
         kind, row_parts = self.policy.kind, self.policy.row_parts
         for outcome in outcomes:
             rule = ""
@@ -463,5 +464,5 @@ class SourceRead:
 
 
 def name_rule(row: Skipped) -> str:
-    """Return the rule that leaves a row out, for people; "" where that is none of the mapping's."""
+    """Return the rule that leaves a row out as text, "" if it is not one of the mapping's."""
     return f"rule {row.rule}: {row.because}" if row.rule else ""

@@ -60,11 +60,11 @@ _UNCHANGED = Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
 
 
 class Plan(StrEnum):
-    """What becomes of a row that the ledger knows.
+    """The action for a row that the ledger knows.
 
-    `PIN`: its body takes the place of one of which nothing was created. `REDRAFT`: delivered and changed since, the change
-    becomes a draft. `WITHDRAW`: of a staged draft nothing was created, and the row says again what an earlier event says.
-    `HOLD`: what it asks for is recorded, nothing is sent. `RECORDED`: that very difference is known.
+    `PIN`: its body replaces one from which nothing was created. `REDRAFT`: it was delivered and has changed, and the change
+    becomes a draft. `WITHDRAW`: a staged draft was never sent, and the row has the payload of an earlier event again. `HOLD`:
+    its payload is recorded, nothing is sent. `RECORDED`: this difference is already recorded.
     """
 
     UNCHANGED = auto()
@@ -80,10 +80,10 @@ class Plan(StrEnum):
 def plan_known(  # noqa: PLR0911  # one arm for each row of the table
     known: Known, row: MappedRow, on_change: OnChange = "report", *, is_said: bool = False, is_status_only: bool = False
 ) -> Plan:
-    """Decide on a row that the ledger knows.
+    """Return the action for a row that the ledger knows.
 
-    `is_said`: an earlier event of the row says what it says now; `is_status_only`: it differs from the pinned payload in nothing
-    but its status. Both matter only where the payload has changed.
+    `is_said`: an earlier event of the row has the same payload; `is_status_only`: it differs from the pinned payload in its
+    status only. Both matter only if the payload has changed.
     """
     if known.state == EntryState.HELD:
         return Plan.PIN if known.decision == Decision.RELEASE else Plan.HOLD
@@ -103,33 +103,35 @@ def plan_known(  # noqa: PLR0911  # one arm for each row of the table
 
 
 class Stage:
-    """One read of a source on its way into the ledger. While it is open, and if it is cut short, the gate is closed.
+    """One read of a source that is being recorded in the ledger. The gate is closed while it is open, and stays closed if it is
+    cut short.
 
-    Memory: a byte for each ledger entry, 16 for each row of which the digest is kept, and the rows whose events are left unsaid.
-    After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
+    Memory: a byte per ledger entry, 16 per stored row digest, and the rows whose events are left open. After an error the stage
+    is over: open another one, which finds what this one wrote and continues.
     """
 
     def __init__(self, read: SourceRead) -> None:
         self._read = read
 
     def unchanged(self, digests: Sequence[bytes]) -> list[int]:
-        """Return, for each row of the next chunk by its digest, the entry that it leaves as it is; 0: the row has to be mapped.
+        """Return, for the digest of each row of the next chunk, the entry that it leaves unchanged, 0 if the row must be
+        mapped.
 
-        b"" stands for a row that has to be mapped in any case.
+        b"" stands for a row that must be mapped in any case.
         """
         return self._read.digests.unchanged(digests)
 
     def write(
         self, outcomes: Sequence[RowOutcome], unchanged: Collection[int] = (), map_all: Callable[[], Sequence[RowOutcome]] = list
     ) -> None:
-        """Write one chunk of rows, about 2,000, in one transaction with the counts so far.
+        """Record one chunk of about 2,000 rows in one transaction, with the counts so far.
 
-        `unchanged`: the entries of the chunk's other rows, as `Stage.unchanged` returned them. Where one of them is claimed by an
-        outcome as well, it depends on the order of the rows what becomes of both: `map_all` then returns the outcomes of all.
-        Raises `LeaseLostError` if another run has taken the feed over.
+        `unchanged`: the entries of the chunk's other rows, from `Stage.unchanged`. If an outcome claims one of them as well,
+        the result depends on the order of the rows: `map_all` then returns the outcomes of all. Raises `LeaseLostError` if
+        another run has taken over the feed.
         """
         read, run = self._read, self._read.run
-        if unchanged and not outcomes:  # nothing is to be recorded (budget 2); that the lease is still ours is checked by `close`
+        if unchanged and not outcomes:  # nothing to record (budget 2); `close` checks the lease
             self._count((), unchanged)
             return
         with run.transaction() as connection:
@@ -160,12 +162,11 @@ class Stage:
     def close(
         self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None = None, *, is_short: bool = False
     ) -> StageReport:
-        """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
+        """End the read in one transaction: mark vanished rows, withdraw what is no longer asked for, set the gate.
 
-        `brake` is shown the report and returns the names of the brakes that it trips; those that a person accepted for
-        this run are set apart in the report, and the gate then stays closed for other runs. `bookmark`: where the next read may
-        go on, None if this one is none to go on from; it is kept in this very transaction, if the gate opens. `is_short`: rows
-        are missing behind those that were given, so that absence means nothing.
+        `brake` gets the report and returns the names of the brakes that trip; those accepted for this run are separate in the
+        report, and the gate stays closed for other runs. `bookmark`: where the next read may continue, None if nowhere; it is
+        stored in this transaction if the gate opens. `is_short`: rows are missing at the end, so that absence means nothing.
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         self._read.is_whole = self._read.is_whole and not is_short
@@ -181,13 +182,12 @@ def open_stage(
     policy: StagePolicy = DEFAULT_POLICY,
     digests_of: str | None = None,
 ) -> Stage:
-    """Close the gate and begin to write down what the source says.
+    """Close the gate and start to record a read.
 
-    `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.kind` says how much a read
-    that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
-    brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
-    digests of this read are kept then, and also where it is "". None: rows are not known by digests.
-    Raises `LeaseLostError` if another run has taken the feed over.
+    `is_whole`: the source is read completely, so that an absent row has vanished; `policy.kind` is the scope of other reads.
+    `stamp`: evidence of the content's version, stored once this read passes its brakes. `digests_of`: the stamp of the read
+    whose row digests to use, if it is still the feed's last one; the digests of this read are stored then, and also if it is
+    "". None: row digests are not used. Raises `LeaseLostError` if another run has taken over the feed.
     """
     with run.transaction() as connection:
         is_known = bool(digests_of) and is_last_read(connection, run.scope_id, digests_of or "")
@@ -203,7 +203,7 @@ def open_stage(
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:
-    """Split a chunk so that no row key occurs twice in a part: the second row of a key must find what the first did."""
+    """Split a chunk so that no row key occurs twice in a part: the second row of a key must find the first in the ledger."""
     keys = ["" if isinstance(outcome, Absorbed) else outcome.row_key for outcome in outcomes]
     named = [key for key in keys if key]
     if len(set(named)) == len(named):
@@ -217,19 +217,20 @@ def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOut
 
 
 def too_long_key(row: MappedRow) -> Rejection | None:
-    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
+    """Return the rejection of an unknown row whose key is too long for the ledger, None if it fits."""
     length = len(row.row_key.encode("utf-8", "backslashreplace"))
     if length <= _LONGEST_KEY:
         return None
-    hint = f"an identifier of at most {_LONGEST_KEY:,} bytes would be accepted, and this one has {length:,}: shorten it"
+    hint = f"an identifier has at most {_LONGEST_KEY:,} bytes, and this one has {length:,}: shorten it"
     reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN_OF_KEY]}…", hint)
     return Rejection(row.location, row.row_key, (reason,), row.cells, row.part)
 
 
 class _Comparison:
-    """A batch in which every row key occurs once, compared with the ledger: each row decided on, counted, gathered for writing.
+    """The comparison of a batch of rows with different keys with the ledger: each row is decided, counted and added to the
+    batch.
 
-    `_changed`: rows whose warnings are taken from the list, and listed anew if they still hold.
+    `_changed`: rows whose warnings are removed from the list, and listed again if they still apply.
     """
 
     def __init__(self, connection: Connection, read: SourceRead, outcomes: Sequence[RowOutcome]) -> None:
@@ -250,7 +251,7 @@ class _Comparison:
         self._changed: list[RowKey] = []
 
     def write(self) -> None:
-        """Write what follows, in the caller's transaction."""
+        """Compare the rows, and write the resulting changes in the caller's transaction."""
         connection, scope_id = self._connection, self._run.scope_id
         for outcome in self._outcomes:
             # Decide on one row, count it in exactly one place, and gather what is to be written.
@@ -279,11 +280,11 @@ class _Comparison:
         return self._known.get(storable(row_key)) if row_key else None
 
     def _take_cancelled(self, row: Skipped) -> None:
-        """Leave out a cancelled row; an event that may be out already is drift, as only a person can withdraw it."""
+        """Leave out a cancelled row; if its event may be at the service, that is drift, since only a person can withdraw it."""
         self._mark_present(row.row_key)
         known = self._entry_of(row.row_key)
         if known is not None and self._marks.has(known.entry_id, Mark.MAPPED):
-            self._tally.counts["restless"] += 1  # another row of this read speaks for the event
+            self._tally.counts["restless"] += 1  # another row of this read has the event
         if known is None or known.may_be_pinned_anew:
             self._tally.counts["called_off"] += 1
             self._tally.skip(row.because)
@@ -298,7 +299,7 @@ class _Comparison:
                 self._batch.cancel(known.entry_id, row.location.place)
 
     def _leave_out(self, row: Skipped) -> None:
-        """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
+        """Count a row that is left out. A known entry that a rule leaves out counts as gone from its source."""
         self._tally.skip(row.because)
         known = self._entry_of(row.row_key)
         if not row.rule or known is None or self._policy.kind is ReadKind.CHOSEN:
@@ -364,7 +365,7 @@ class _Comparison:
                 has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
                 if has_changed:
                     self._list_warnings_anew(row)
-                # A person who looks for the row must find it; delivered rows may move about freely.
+                # Update the place, by which people find the row; delivered rows may move.
                 if has_changed or (known.origin != row.location.place and known.state != EntryState.DELIVERED):
                     self._batch.refresh(entry_id, row)
             case Plan.HOLD:
@@ -396,10 +397,9 @@ class _Comparison:
                 self._list_warnings_anew(row)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
-        """Count a second row of an entry: as a duplicate if it says the same, else both rows are in doubt.
+        """Count a second row of an entry: as a duplicate if it has the same payload, else both rows are rejected.
 
-        Of an entry that was never sent the first claim is taken back as well: until a person says which row is right, both are
-        wrong.
+        If the entry was never sent, the first row is withdrawn too, until a person corrects one of them.
         """
         is_conflicting = self._marks.has(known.entry_id, Mark.CONFLICTING)
         if row.fingerprint == (known.drift_fingerprint or known.shown) and not is_conflicting:
@@ -426,7 +426,7 @@ class _Comparison:
         self._problems.append(rejected(rejection))
 
     def _list_warnings(self, row: MappedRow) -> None:
-        """List a warning when its row is staged or has changed; it stays listed while the row and the mapping are the same."""
+        """List the warnings of a row that is staged or has changed; they stay listed while row and mapping are unchanged."""
         if row.warnings:
             self._problems.append(warned(row))
 
@@ -436,9 +436,9 @@ class _Comparison:
 
 
 def _as_pinned(known: Known, row: MappedRow, policy: StagePolicy) -> MappedRow:
-    """Return the row as this read would pin it: as a draft where only drafts are sent, or where a change was drafted.
+    """Return the row as this read would pin it: as a draft if only drafts are sent, or if the change was drafted.
 
-    What is pinned and may be out is compared with the row itself: the wish of one run is no change of the source.
+    A pinned body that may be at the service is compared with the row itself: a run's option is not a change of the source.
     """
     if not (policy.drafts_only or is_of_change(known.revision)):
         return row
@@ -448,14 +448,14 @@ def _as_pinned(known: Known, row: MappedRow, policy: StagePolicy) -> MappedRow:
 
 
 def _digest_of(row: MappedRow) -> bytes:
-    """Return the digest that the next read may know the row by, b"" where its warnings have to be counted again."""
+    """Return the digest by which the next read recognises the row, b"" if its warnings must be counted again."""
     return b"" if row.warnings else row.row_digest
 
 
 def _pasts_of(
     connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy
 ) -> dict[int, tuple[bool, bool]]:
-    """Return, by entry, `is_said` and `is_status_only` of those rows whose change could be drafted, or was."""
+    """Return, by entry, `is_said` and `is_status_only` of the rows whose change may be or was drafted."""
     is_drafting = policy.on_change == "create_draft_again"
     if not is_drafting and not any(entry.revision for entry in known.values()):
         return {}

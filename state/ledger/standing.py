@@ -1,6 +1,6 @@
-"""What waits for a person: the one definition of each kind as SQL, and the counts that every run records.
+"""What waits for a person: one SQL definition of each kind, and the counts that every run records.
 
-Each predicate leaves out what a person has ignored, what was removed by hand, and events that are over.
+Each predicate excludes ignored entries, events removed by hand, and events that are over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IS_REPLACED = or_(EARLIER.c.is_let_out, ~IS_NEVER_SENT)
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """How many rows, and the keys of the oldest three."""
+    """A number of rows, and the keys of the oldest three."""
 
     count: int = 0
     first: tuple[RowKey, ...] = ()
@@ -56,7 +56,7 @@ _NONE = OpenRows()
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Rows of which several events may exist where the service ignores idempotency keys, counted over all runs.
+    """Rows that may have several events if the service ignores idempotency keys, over all runs.
 
     `first`: the three with the most, each with that number.
     """
@@ -75,8 +75,8 @@ class Standing:
     """All entries of a feed that wait for a person, read in this run or not.
 
     `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
-    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 where nothing is refused. `copies`:
-    rows that may exist more than once; no row waits for that reason alone.
+    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 if nothing is refused. `copies`: rows that
+    may exist more than once; no row waits for that reason alone.
     """
 
     conflict: OpenRows = _NONE
@@ -96,7 +96,7 @@ class Standing:
 
     @property
     def rows(self) -> dict[Waiting, OpenRows]:
-        """The rows by kind; kinds without any are left out."""
+        """The rows by kind, without empty kinds."""
         every: dict[Waiting, OpenRows] = {kind: getattr(self, kind.name.lower()) for kind in Waiting}
         first = (*self.forgotten.first, *self.uncertain.first)[:_NAMED]
         every[Waiting.UNCERTAIN] = OpenRows(self.forgotten.count + self.uncertain.count, first)
@@ -109,18 +109,18 @@ class Standing:
 
 
 NOTHING = Standing()
-"""Nothing waits for a person."""
+"""The standing of a feed for which nothing waits."""
 load_standing: Callable[[str], Mapping[Waiting, OpenRows]] = TypeAdapter(dict[Waiting, OpenRows]).validate_json
-"""Read what `dump_standing` wrote."""
+"""Parse the result of `dump_standing`."""
 
 
 def dump_standing(standing: Standing) -> str:
-    """Write the counts and first keys as JSON in ASCII."""
+    """Return the counts and first keys as JSON in ASCII."""
     return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
 
 
 def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: bool = False) -> ColumnElement[bool]:
-    """Return the predicate on a feed's entries that wait for this reason, or would had a person not ignored them.
+    """Return the SQL condition for a feed's entries that wait for this reason, or would if a person had not ignored them.
 
     `now`: events that are over by then do not wait.
     """
@@ -131,22 +131,22 @@ def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: boo
 
 
 def _has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    """Return the predicate on entries with earlier events that a person still has to remove."""
+    """Return the SQL condition for entries with earlier events that a person still has to remove."""
     is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), is_to_come(EARLIER.c.ends_at, now))
     events = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
     return ENTRY.c.id.in_(events.where(ENTRY.c.scope_id + 0 == scope_id, is_there, _IS_REPLACED))
 
 
 def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    """Return the predicate on problem rows that are warnings of entries which wait."""
+    """Return the SQL condition for problem rows that are warnings of waiting entries."""
     of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
     return and_(_is_listed_warning(scope_id), exists().where(*of_entry, _is_warned(now), ~IS_SET_ASIDE))
 
 
 def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
-    """Return what waits.
+    """Return what waits for a person.
 
-    `key_memory_s`: for how many seconds the service is trusted to remember the key of an attempt; None: nothing is forgotten.
+    `key_memory_s`: for how many seconds the service remembers the key of an attempt; None: for ever.
     """
 
     def of(kind: Waiting, *more: ColumnElement[bool]) -> OpenRows:
@@ -201,7 +201,7 @@ def _is_warned(now: datetime | None) -> ColumnElement[bool]:
 
 
 def _count_wanted(connection: Connection, scope_id: int) -> int:
-    """Count the events that the source asks for: those of the last read where it was whole, else the known ones."""
+    """Count the events that the source asks for: those of the last read if it was full, else the known ones."""
     reads = select(RUN.c.is_whole, RUN.c.read_account).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
     last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
     if last is not None and last.is_whole:
@@ -219,7 +219,7 @@ class FeedScope:
 
 @dataclass(frozen=True, slots=True)
 class OtherEntry:
-    """An entry that another one refers to; `feed` and `namespace` are "" where they are the same."""
+    """An entry that another one refers to; `feed` and `namespace` are "" if they are the same."""
 
     row_key: RowKey
     feed: str = ""
@@ -232,12 +232,11 @@ class OtherEntry:
 
 @dataclass(frozen=True, slots=True)
 class RowRecord:
-    """One ledger entry. `drift_body` is what the source asks for now, where that differs from `body`.
+    """One ledger entry. `drift_body`: what the source asks for now, if that differs from `body`.
 
-    `is_asked_for`: not taken back by its source since it was turned away. `copies`: how many events of it may exist where the
-    service ignores idempotency keys. `earlier_event_ids`: events of the row that a draft of a later change
-    has taken the place of here; at the service they still are. `is_denied`: the service has denied access to it under
-    this key, and may repeat that for ever.
+    `is_asked_for`: the source has not withdrawn it since it was refused. `copies`: how many events of it may exist if the
+    service ignores idempotency keys. `earlier_event_ids`: events of the row that a draft of a later change replaces here, but
+    that are still at the service. `is_denied`: the service has denied access under this key, and may repeat that for ever.
     """
 
     entry_id: int
@@ -267,7 +266,7 @@ class RowRecord:
     earlier_event_ids: tuple[int, ...] = ()
     is_denied: bool = False
     baseline_body: bytes | None = None
-    """What a person said the service shows, None where that is `body`."""
+    """What the service shows according to a person, None if that is `body`."""
     ends_at: datetime | None = None
     past_at: datetime | None = None
     removed_at: datetime | None = None
@@ -278,12 +277,12 @@ class RowRecord:
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether a person has ignored it: it is on no list until its row changes."""
+        """Whether a person has ignored it, so that it is on no list until its row changes."""
         return self.decision is Decision.IGNORE
 
     @property
     def shown(self) -> bytes:
-        """The baseline: what the service shows as far as we know; `{}` in a held entry that an upgrade made."""
+        """The baseline: what the service shows as far as we know; `{}` in a held entry created by an upgrade."""
         return (self.body if self.baseline_body is None else self.baseline_body) or b"{}"
 
     @property
@@ -293,12 +292,12 @@ class RowRecord:
 
 
 RECORDS = select(ENTRY)
-"""What `as_record` takes."""
+"""The query for the rows that `as_record` converts."""
 _SAME = frozenset(each.name for each in fields(RowRecord)) & frozenset(ENTRY.c.keys())
 
 
 def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
-    """Return an entry of the ledger's table as people are shown it."""
+    """Return an entry as a record for people."""
     columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME}
     columns |= {
         "state": EntryState(row.state),
@@ -323,11 +322,12 @@ SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.C
 def read_reconcile_candidates(
     engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
 ) -> Iterator[tuple[RowRecord, bool]]:
-    """Yield the entries of a destination without an event id whose events may be in the service's list, and which are rivals.
+    """Yield the entries of a destination without an event id whose events may be in the service's list, and whether each is a
+    rival.
 
-    A rival is not looked for, but may be the one whom an event belongs to: a row of another feed, one that was set aside, or one
-    that the next run asks about by itself. `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is
-    looked for; the next run asks about a younger one with its key.
+    A rival is not searched for, but may own an event: a row of another feed, an ignored one, or one that the next run asks
+    about itself. `key_memory_s`: an attempt unanswered for more seconds is searched for; the next run asks about a younger one
+    with its key.
     """
     is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
     may_be_sought = or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s)))

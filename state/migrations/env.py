@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: our tables, on the connection that `upgrade` hands in. Nothing is read from files."""
+"""Configures Alembic for each command: our tables, on the connection that `upgrade` passes in. It reads no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schema is ours, and how a database gets there, by the Alembic revisions in `versions`."""
+"""The schema's revision, and upgrades to it by the Alembic revisions in `versions`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sqlalchemy import ColumnClause, Connection, Row, Select, and_, bindparam, t
 from state.errors import StateDamagedError
 
 HEAD = "0005"
-"""The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
+"""The newest revision in `versions`; a constant, so that a current database opens without importing Alembic."""
 OLDEST = "0002"
-"""The schema of version 0.1, from which every upgrade begins."""
+"""The schema of version 0.1, from which every upgrade starts."""
 _OF_ROW_KEYS = frozenset(
     {
         *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
         "ix_problem_row_scope_id_kind_row_key",
     }
 )
-"""Indexes that are not the same on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
+"""Indexes that differ on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
 _FOLDER = Path(__file__).parent
 _SQLITE_TYPES = {"BIGSERIAL": "INTEGER", "BIGINT": "INTEGER", "BYTEA": "BLOB", "TIMESTAMPTZ": "VARCHAR(32)"}
 _SQLITE_OPTIONS = ((" AUTOINCREMENT", ""), (" WITHOUT ROWID", ""))
@@ -31,12 +31,12 @@ PACKED = b"\x01"
 
 
 def is_known(revision: str) -> bool:
-    """Whether `versions` has this revision: a newer eventsync may have written one that we do not know."""
+    """Return whether `versions` has this revision; a newer eventsync may have written an unknown one."""
     return any(path.name.startswith(f"{revision}_") for path in (_FOLDER / "versions").glob("*.py"))
 
 
 def upgrade(connection: Connection, to: str = HEAD) -> None:
-    """Run the revisions that the database lacks up to one, inside the caller's transaction."""
+    """Run the missing revisions up to `to`, inside the caller's transaction."""
     from alembic import command, config  # noqa: PLC0415 # a quarter of a second that only a first start should pay
 
     settings = config.Config()
@@ -46,7 +46,7 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
 
 
 def run_sql(connection: Connection, migration: str | Path) -> None:
-    """Run the statements in the file of a migration that ends in `.sql`, which has PostgreSQL's types and SQLite's options."""
+    """Run the statements in a migration's `.sql` file, which has PostgreSQL's types and SQLite's options."""
     statements = Path(migration).with_suffix(".sql").read_text("utf-8")
     for word, replacement in _SQLITE_TYPES.items() if connection.dialect.name == "sqlite" else _SQLITE_OPTIONS:
         statements = statements.replace(word, replacement)
@@ -55,7 +55,7 @@ def run_sql(connection: Connection, migration: str | Path) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return in words where the tables differ from ours; other tables in the same database are left out."""
+    """Return the differences between the tables and ours as sentences; other tables in the database are ignored."""
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415 # as above
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 # as above
 
@@ -72,7 +72,7 @@ def differences(connection: Connection) -> list[str]:
 
 
 def _in_words(step: tuple[Any, ...]) -> str:
-    """Alembic's operations say what would bring a database to ours: what is to be added is missing."""
+    """Return one of Alembic's operations as a sentence: what it would add is missing."""
     operation, names = str(step[0]), [str(getattr(part, "name", part)) for part in step[1:4] if part is not None]
     verb, _, what = operation.partition("_")
     problem = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
@@ -86,7 +86,7 @@ def change_rows(
     column: ColumnClause[Any],
     change: Callable[[Row[*tuple[Any, ...]]], object],
 ) -> None:
-    """Give one column new values, a page of rows at a time."""
+    """Update one column row by row, in pages."""
     is_row = and_(*(part == bindparam(f"the_{part.name}") for part in key))
     put = update(column.table).where(is_row).values({column.name: bindparam("new", type_=column.type)})  # type: ignore[arg-type] # a table
     after = tuple(-1 for _ in key)
@@ -97,9 +97,10 @@ def change_rows(
 
 
 def unpacked(body: bytes, base: bytes | None) -> bytes:
-    """Return a body of version 0.1 as it was sent: it may be deflated with a body of its feed as dictionary (RFC 1950, FDICT).
+    """Return a body of version 0.1 as it was sent: it may be deflated with another body of its feed as dictionary (RFC 1950,
+    FDICT).
 
-    Raises `StateDamagedError` where the body cannot be restored; zlib checks the sums of both.
+    Raises `StateDamagedError` if the body cannot be restored; zlib checks the checksums of both.
     """
     if body[:1] != PACKED:
         return body

@@ -104,8 +104,8 @@ def test_an_unchanged_image_is_not_fetched_again() -> None:
 
 
 PROBLEMS = {
-    "a page": (ok(b"<html>no image</html>", "content-type: image/png"), "not an image"),
-    "a drawing that may hold scripts": (ok(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), "not an image"),
+    "a page": (ok(b"<html>no image</html>", "content-type: image/png"), "is not a GIF"),
+    "a drawing that may hold scripts": (ok(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), "is not a GIF"),
     "not found": (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "answers 404"),
     "too many pixels": (ok(png(60_000, 60_000)), "60000 x 60000 pixels"),
     "declared too large": (b"HTTP/1.1 200 OK\r\ncontent-length: 999999999\r\n\r\n", "larger than 10 MB"),
@@ -262,7 +262,7 @@ def test_only_a_port_where_images_may_be_served_is_asked(port: int) -> None:
 def test_a_packed_image_is_not_unpacked(packing: str) -> None:
     bomb = gzip.compress(PNG + bytes(64 << 20))
     site = Site({"/a": ok(bomb, f"content-encoding: {packing}")})
-    assert "packs the image" in problem_of(fetched(site, "http://127.0.0.1:PORT/a")).reason
+    assert "compresses the image" in problem_of(fetched(site, "http://127.0.0.1:PORT/a")).reason
     assert "accept-encoding: identity" in site.heads[0].lower()
 
 

@@ -87,7 +87,7 @@ def test_a_redirect_to_another_port_of_a_private_host_into_its_network_or_to_a_p
     web.instead = answering(302, {"Location": location.format(inside=inside.port)})
     with pytest.raises(SourceRefusedError, match=told) as caught:
         content_of(f"http://{'127.0.0.1' if '127' in location else 'feeds.example'}:{web.port}/agenda.csv", names)
-    assert "name the file's own address" in caught.value.hint
+    assert "write the file's own address" in caught.value.hint
     assert not inside.asked
 
 

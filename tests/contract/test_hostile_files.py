@@ -192,7 +192,7 @@ JSON = {
         lambda _: gz(b'{"a": [', b"123," * 210_000, b'1], "events":[{"id":1}]}'), rows=1, most=12, spec=EVENTS
     ),
     "names and no way to the records": Attack(
-        lambda _: gz(b"{", names(300_000, '"n{}":1,'), b'"events":[{"id":1}]}'), ("lists stand under events",)
+        lambda _: gz(b"{", names(300_000, '"n{}":1,'), b'"events":[{"id":1}]}'), ("there are lists under events",)
     ),
     "a long name that holds others": Attack(
         lambda _: gz(b'[{"', b"x" * 100_000, b'": {', names(15_000, '"n{}":1,'), b'"n": 1}}]'), (":1", "longer than 1000")

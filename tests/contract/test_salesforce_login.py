@@ -85,7 +85,7 @@ USED_UP = _FAULT.format("REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.
         ((503, "<html><body>Down for maintenance</body></html>"), SourceUnavailableError, "Down for maintenance", None),
         ((429, "<html><body>Too many</body></html>"), SourceUnavailableError, "Too many", None),
         ((500, USED_UP), SourceUnavailableError, "REQUEST_LIMIT_EXCEEDED", 3600.0),
-        ((200, "<html><body>Welcome</body></html>"), SourceRefusedError, "does not answer as Salesforce does", None),
+        ((200, "<html><body>Welcome</body></html>"), SourceRefusedError, "is not Salesforce", None),
     ],
 )
 def test_a_login_that_is_down_or_out_of_requests_is_for_a_later_run_and_a_page_in_place_of_one_is_refused(

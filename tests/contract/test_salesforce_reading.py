@@ -13,7 +13,7 @@ from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.formats.records import Number
+from connectors.sources.formats.records import NumberText
 from connectors.sources.salesforce.org import POLICY
 from connectors.sources.salesforce.query import convert_for, long_id
 from mappings.errors import ConfigError
@@ -271,10 +271,10 @@ CELLS: dict[str, list[tuple[object, str]]] = {
     ],
     "date": [("2026-05-03", "2026-05-03")],
     "time": [("19:30:00.000Z", "19:30:00"), ("19:30:00.500Z", "19:30:00.500")],
-    "currency": [(Number("12.50"), "12.50"), ("12.50", "12.50")],
+    "currency": [(NumberText("12.50"), "12.50"), ("12.50", "12.50")],
     "double": [
-        *((Number("300.0"), "300"), ("1.25E7", "12500000"), (Number("-1.0E-5"), "-0.000010")),
-        (Number("0.1234567890123456789"), "0.1234567890123456789"),
+        *((NumberText("300.0"), "300"), ("1.25E7", "12500000"), (NumberText("-1.0E-5"), "-0.000010")),
+        (NumberText("0.1234567890123456789"), "0.1234567890123456789"),
     ],
     "int": [(12345678901234567890, "12345678901234567890")],
     "percent": [("", "")],
@@ -286,8 +286,8 @@ CELLS: dict[str, list[tuple[object, str]]] = {
         (no_id, no_id) for no_id in ("", "001", "not an id at all", "001-00000000001", "００１０００００００００００１")
     ],
     "": [
-        *(("2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00Z"), (Number("7.0"), "7"), (7, "7"), (True, "true")),
-        ({"attributes": {"type": "X"}, "city": "Lyon", "at": Number("4.50")}, '{"city": "Lyon", "at": "4.50"}'),
+        *(("2026-05-03T17:30:00.000+0000", "2026-05-03T17:30:00Z"), (NumberText("7.0"), "7"), (7, "7"), (True, "true")),
+        ({"attributes": {"type": "X"}, "city": "Lyon", "at": NumberText("4.50")}, '{"city": "Lyon", "at": "4.50"}'),
     ],
 }
 

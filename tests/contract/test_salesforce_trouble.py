@@ -134,7 +134,7 @@ LASTING: dict[str, tuple[str, dict[str, Any], type[SyncError], str]] = {
     "results that are always an empty text": ("bulk", {"bare_results": 99}, LATER, "how many they are"),
     "results that always break off": ("bulk", {"cut_after": [30] * 99}, LATER, "results"),
     "a forgotten place": ("bulk", {"answers": [(400, "INVALID_QUERY_LOCATOR", "")]}, LATER, "INVALID_QUERY_LOCATOR"),
-    "pages without an end": ("rest", {"pages_lead_nowhere": True}, LATER, "leads to itself"),
+    "pages without an end": ("rest", {"pages_lead_nowhere": True}, LATER, "next page is itself"),
     "a page that lacks records": ("rest", {"lost_from_pages": 1}, LATER, "announced 25 records and sent 20"),
     "a gateway": ("rest", {"answers": [(503, "", MAINTENANCE)] * 99}, LATER, "to the query: Down for maintenance$"),
     "an answer that unpacks without end": (
@@ -311,6 +311,6 @@ def test_a_redirect_is_not_followed_as_it_would_lead_our_token_elsewhere() -> No
 
 def test_a_session_that_is_refused_as_soon_as_it_is_opened_is_told_and_not_tried_for_ever() -> None:
     reader = reader_with(sessions_die_at_once=True)
-    with pytest.raises(SourceRefusedError, match="does not know the session a moment later"):
+    with pytest.raises(SourceRefusedError, match="refused its session"):
         reader.read({"Name"})
     assert reader.org.logins == 2

@@ -127,7 +127,7 @@ def test_a_row_without_its_image_goes_out_as_its_feed_wants_and_is_listed_with_p
     if is_sent:
         assert listed.keys() == {"0", "1"}
         assert [word for word in ("events.csv:2", "answers 404") if word not in listed["0"]] == []
-        assert [word for word in (web.address("/text.png"), "not an image") if word not in listed["1"]] == []
+        assert [word for word in (web.address("/text.png"), "is not a GIF") if word not in listed["1"]] == []
     assert [word for word in ("row 0", "/missing.png") if word not in said.run["message"]] == []
 
 

@@ -13,7 +13,7 @@ from integration.waiting import pause, until
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from pipelines.run.context import FRESH_S
+from state.ledger.lease import FRESH_S
 
 pytestmark = pytest.mark.slow
 WAYS: tuple[tuple[str, ...], ...] = (

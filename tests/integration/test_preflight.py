@@ -58,7 +58,7 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
     assert "gone: nightlife, workshop (now workshops?); new: podcast, workshops" in notice
     assert "this mapping uses workshop" in notice
     (rejection,) = said.run["rejections"]
-    assert 'is "workshops" meant?' in rejection["reasons"][0]["hint"]
+    assert 'did you mean "workshops"?' in rejection["reasons"][0]["hint"]
     assert not any("changed from" in notice for notice in desk.run().run["notices"])
 
 

@@ -1,1 +1,1 @@
-"""Where files are and which are meant: on this machine, on the web, in stores; how they are fetched, unpacked and decoded."""
+"""Finds, fetches, unpacks and decodes files: on this machine, on the web, in object stores."""

@@ -1,4 +1,4 @@
-"""Which files a source means today, and those of this machine: found, opened where they are, recognised unchanged (snapshots)."""
+"""The choice of the files to read: patterns, days, markers; local files, and their snapshots to detect changes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day, without_secrets
 
 SETTLED_S = 60.0
-"""A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
+"""A file changed less than so many seconds ago may change again with the same times, which are as coarse as the disk's."""
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that is there. `path` leads to it, secrets included; `label` distinguishes it from its neighbours
+    """An existing file. `path`: its full path or address with secrets; `label`: distinguishes it from the other files
     (`lisbon/agenda.csv`).
 
-    `version` is evidence of its content, "" without any. `changed_at` and `placed_at` (when anything of it changed, its name
-    and age included) are seconds since 1970, `size` bytes; None where unknown. `day`: the day that it is named after;
-    `number`: its inode.
+    `version`: evidence of its content, "" if none. `changed_at`, `placed_at` (last change of anything including name and age):
+    seconds since 1970; `size`: bytes; None if unknown. `day`: the day in its name. `number`: its inode.
     """
 
     path: str = field(repr=False)
@@ -49,30 +48,30 @@ class FoundFile:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The file's name for people."""
         return self.label.rpartition("/")[2]
 
     @property
     def evidence(self) -> bytes:
-        """Identify this version of this file: two files may call their versions the same."""
+        """Bytes that identify this version of this file, since two files may have equal versions."""
         return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
 
 
 def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
+    """Return the combined stamp of several files, given their names and stamps; "" if one of them has none."""
     named = list(files)
     return "; ".join(f"{name} {stamp}" for name, stamp in named) if all(stamp for _, stamp in named) else ""
 
 
 class Files(Protocol):
-    """Where files are: on this machine, on the web, in a store."""
+    """Access to files: on this machine, on the web, or in a store."""
 
     def connected(self, path: str) -> AbstractContextManager[Self]:  # noqa: ARG002  # needed where there are connections
-        """Use one connection for the length of the block; `path` is one of the files, or a pattern."""
+        """Return a context manager that uses one connection; `path` is one of the files, or a pattern."""
         return nullcontext(self)
 
     def shown(self, path: str) -> str:
-        """Return a path as it may be shown to people."""
+        """Return a path for display."""
         return without_secrets(path)
 
     def find(self, path: str) -> FoundFile | None:
@@ -80,28 +79,28 @@ class Files(Protocol):
         ...
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
-        """Return the files that match, in no order.
+        """Return the files that match a pattern, unordered.
 
         Raises:
-            NoFolderError: the folder that they should lie in is not there.
+            NoFolderError: the pattern's folder does not exist.
         """
         found = self.find(pattern)
         return [found] if found else []
 
     def open(self, path: str) -> AbstractContextManager[StoredFile]:
-        """Open the file at a path: where it is, or a nameless copy of it.
+        """Open the file at a path, or an unnamed temporary copy of it.
 
         Raises:
-            SourceRefusedError: no such file, no access, too large, or a redirect leads astray.
-            SourceUnavailableError: it did not come, or not whole, or changed meanwhile.
-            ConfigError: the driver of this kind of address is not installed.
+            SourceRefusedError: no such file, no access, too large, or a forbidden redirect.
+            SourceUnavailableError: it did not arrive, or not completely, or changed meanwhile.
+            ConfigError: the driver for this kind of address is not installed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """The files that `spec` means among those of `files`."""
+    """The files of `files` that `spec` describes."""
 
     spec: FileSource
     files: Files
@@ -109,16 +108,16 @@ class FileChoice:
 
     @contextmanager
     def connected(self) -> Iterator[FileChoice]:
-        """Make the same choice through one connection."""
+        """Return a context manager for the same choice over one connection."""
         with self.files.connected(self.spec.path) as files:
             yield replace(self, files=files)
 
     def found(self) -> tuple[FoundFile, ...]:
-        """Return what is there, finished or not: by day, then by name (`9` before `10`, `9.csv` before `9-late.csv`).
+        """Return the existing files, finished or not: by day, then by name (`9` before `10`, `9.csv` before `9-late.csv`).
 
         Raises:
-            SourceRefusedError: far too many; or the folder is not there.
-            SourceUnavailableError: the place could not be listed.
+            SourceRefusedError: too many files, or the folder does not exist.
+            SourceUnavailableError: the folder could not be listed.
         """
         single = list({file.path: file for file in sorted(self._all(), key=_order)}.values())
         if self.spec.marker:
@@ -128,14 +127,14 @@ class FileChoice:
             single = [file for file in single if self.spec.days.has_changed(file.changed_at)]
         if len(single) > _MOST_FILES and self.spec.files != "newest":
             message = f"{len(single)} files match {self.files.shown(self.spec.path)}"
-            raise SourceRefusedError(message, hint="narrow `source.path`, or say `files: newest`")
+            raise SourceRefusedError(message, hint="narrow `source.path`, or write `files: newest`")
         return tuple(single)
 
     def all_finished(self) -> tuple[FoundFile, ...]:
-        """Return the files that are read together, once they are finished; waits as long as `settle` says, once.
+        """Return the files to read, once all are finished; waits at most once, for the time of `settle`.
 
         Raises:
-            SourceRefusedError: as `found`, or there is none.
+            SourceRefusedError: as `found`, or there is no file.
             SourceUnavailableError: one of them is still being written.
         """
         found = self.found()
@@ -144,14 +143,14 @@ class FileChoice:
         meant = found[-1:] if self.spec.files == "newest" else found
         if unfinished := list(self.unfinished(meant, is_patient=True).values()):
             message = "; ".join(unfinished[:3])
-            raise SourceUnavailableError(message, hint="run again later; nothing was read, so that no half of a file counts")
+            raise SourceUnavailableError(message, hint="run again later; nothing was read, because the file may be incomplete")
         return meant
 
     def unfinished(self, files: Sequence[FoundFile], *, is_patient: bool = False, may_wait: bool = True) -> dict[FoundFile, str]:
-        """Return the files that may still be being written, each with a sentence that says why.
+        """Return the files that may still be written to, each with the reason as a sentence.
 
-        A file younger than `settle` is one of them, unless `is_patient`: then it may show by not changing for so long that it
-        is finished, as a file of unknown age always may. Without `may_wait` such a file counts as finished.
+        A file younger than `settle` is one. With `is_patient` it is watched for that time instead, like every file of unknown
+        age. Without `may_wait` files that would have to be watched count as finished.
         """
         settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
         too_young = f"it changed less than {settle_s:.0f} s ago"
@@ -174,12 +173,14 @@ class FileChoice:
         return {file: f"{file.label} is still being written: {reason}" for file, reason in why.items()}
 
     def nothing_there(self) -> SourceRefusedError:
-        """Return the error of a source without any file."""
+        """Return the error for a source without any file."""
         message = f"no file matches {self.files.shown(self.spec.path)}"
         return SourceRefusedError(message, hint="has the partner delivered it? Check `source.path`")
 
     def _all(self) -> Iterator[FoundFile]:
-        """A day on which nothing came has no folder; where no day has one, it is their common place that is not there."""
+        """Yield the files of all patterns. A day without files may have no folder; if no day has one, their common folder must
+        exist.
+        """
         paths: list[tuple[str, date | None]] = [(self.spec.path, None)]
         if is_dated(self.spec.path):
             today = datetime.fromtimestamp(self.clock.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
@@ -197,7 +198,7 @@ class FileChoice:
 
 
 def beside(path: str, name: str) -> str:
-    """Return the path of a file's neighbour; of an address with its user and its query."""
+    """Return the path of another file in the same folder; user and query of an address are kept."""
     if not is_address(path):
         return str(Path(path).with_name(name))
     parts = urlsplit(path)
@@ -205,7 +206,7 @@ def beside(path: str, name: str) -> str:
 
 
 def name_of(address: str) -> str:
-    """Return what people call the file at an address: its name, or its host."""
+    """Return the display name of the file at an address: its name, or its host."""
     parts = urlsplit(address.rpartition("::")[2])
     return PurePosixPath(parts.path).name or parts.hostname or without_secrets(address)
 
@@ -215,7 +216,9 @@ def _is_same(before: FoundFile, after: FoundFile | None) -> bool:
 
 
 def _order(file: FoundFile) -> tuple[object, ...]:
-    """A name that goes on where another ends comes after it with any ending: 2026.csv, then 2026-late.csv."""
+    """Return the sort key of a file. A name that continues another sorts after it, whatever their endings: 2026.csv, then
+    2026-late.csv.
+    """
 
     def by_number(text: str) -> list[tuple[int, str]]:
         return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
@@ -225,7 +228,7 @@ def _order(file: FoundFile) -> tuple[object, ...]:
 
 
 def fixed_folder(pattern: str) -> str:
-    """Return the folders of a pattern that come before its first wildcard."""
+    """Return the leading folders of a pattern without wildcards."""
     parts = pattern.split("/")[:-1]
     fixed = next((place for place, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
     return "/".join(parts[:fixed])
@@ -233,12 +236,12 @@ def fixed_folder(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles(Files):
-    """The files beside the folder `base`."""
+    """Local files, with paths relative to the folder `base`."""
 
     base: Path
 
     def shown(self, path: str) -> str:
-        """Return a path as people can use it."""
+        """Return the full path, for display."""
         return str(self._full(path))
 
     def find(self, path: str) -> FoundFile | None:
@@ -249,15 +252,15 @@ class LocalFiles(Files):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise SourceUnavailableError(f"{full} could not be looked at: {error.strerror}") from error
+            raise SourceUnavailableError(f"{full} could not be checked: {error.strerror}") from error
         found = FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
         return replace(found, placed_at=status.st_ctime, number=status.st_ino)
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
-        """Return the files that match, in no order.
+        """Return the files that match a pattern, unordered.
 
         Raises:
-            NoFolderError: the folder that they should lie in is not there.
+            NoFolderError: the pattern's folder does not exist.
         """
         full = str(self._full(pattern))
         fixed = Path(fixed_folder(full) or "/")
@@ -269,7 +272,7 @@ class LocalFiles(Files):
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile]:
-        """Open the file where it is."""
+        """Open the file in place."""
         full = self._full(path)
         try:
             # Asked before it is opened: opening a pipe would wait for a writer.
@@ -301,10 +304,10 @@ def _version(status: os.stat_result) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileSnapshot:
-    """The files of a source as they stand now. `stamp`: evidence of which they are, and of their sizes and times; `read_as`: the
-    very stamp of a reading of them; `size` in bytes, of all together.
+    """The current files of a source. `stamp`: evidence of their names, sizes and times; `read_as`: the stamp that a reading of
+    them has; `size`: the total in bytes.
 
-    `is_settled`: they have been unchanged for a while, so that a change would show in the stamp.
+    `is_settled`: they have been unchanged long enough that every later change alters the stamp.
     """
 
     stamp: str
@@ -314,7 +317,7 @@ class FileSnapshot:
     files: tuple[FoundFile, ...]
 
     def digest(self) -> str:
-        """Digest the bytes of all files, in one pass over them; "" where one is another file by now, or out of reach."""
+        """Return the digest of the bytes of all files; "" if one was replaced or cannot be read."""
         try:
             digests = [_digest(file) for file in self.files]
         except (SyncError, OSError):
@@ -323,7 +326,7 @@ class FileSnapshot:
 
 
 def _digest(found: FoundFile) -> bytes:
-    """Digest a file's bytes, as they are stored, with its name; b"" where it is another file by now."""
+    """Return the digest of a file's stored bytes and name; b"" if it was replaced meanwhile."""
     files = LocalFiles(Path())
     with files.open(found.path) as stored:
         content = digest_of(stored.stream) if stored.stamp == found.version else ""
@@ -333,13 +336,13 @@ def _digest(found: FoundFile) -> bytes:
 
 
 TakeSnapshot = Callable[[], FileSnapshot | None]
-"""Takes a snapshot of what a source would read now; None where none can be taken."""
+"""Takes a snapshot of the files that a source would read now; None if that is not possible."""
 
 
 def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> FileSnapshot | None:
-    """Take a snapshot of the files of this machine that a source reads, its second tables among them.
+    """Take a snapshot of the local files that a source reads, including joined tables.
 
-    None for every other source, for missing files, and for files that may have to be waited for, or are read once each.
+    Return None for other sources, missing files, files that may still be written to, and files that are read once each.
     """
     parts = [_own_files(spec, base, clock), *(take_snapshot(join.source, base, clock) for join in spec.join)]
     known = [part for part in parts if part is not None]

@@ -1,8 +1,8 @@
-"""A file as it is found, as it is stored, and as it is opened for one pass: unpacked with bounds, and watched for changes.
+"""An opened file: unpacks with limits, and detects changes while it is read.
 
-All that is packed goes through `UnpackedStream`, which counts the packed bytes that it reads: what a sender writes about sizes
-is not trusted. Python's own readers do not serve: `zipfile` unpacks bzip2 and LZMA without a bound on the output, and
-`lzma.LZMAFile` takes no memory limit. The memory of the decompressors for deflate and bzip2 is bounded by their formats.
+Packed content goes through `UnpackedStream`, which counts the packed bytes itself: declared sizes are not trusted. Python's own
+readers do not suffice: `zipfile` unpacks bzip2 and LZMA without a limit on the output, and `lzma.LZMAFile` has no memory limit.
+The memory of deflate and bzip2 is bounded by their formats.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from mappings.errors import ConfigError
 
 T = TypeVar("T")
 HARMLESS_BYTES = 32 * 1024 * 1024
-"""So much may come out of any file, however small it is packed."""
+"""The size up to which any file may unpack, in bytes, whatever its packed size."""
 MOST_RATIO = 250
-"""Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
+"""Above that, the largest ratio of unpacked to packed bytes; tables of text reach 10 to 100."""
 MOST_DIRECTORY = 4 * 1024 * 1024
-"""Bytes of a zip archive's directory: some 40,000 members."""
+"""The largest directory of a zip archive, in bytes: some 40,000 members."""
 MOST_WINDOW = 128 * 1024 * 1024
-"""Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
+"""The largest dictionary or window, in bytes: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
 _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
 _MOST_PARTS, _LEAST_PART = 1000, 16
-"""A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
+"""The most parts of a packed file (members of gzip, frames of Zstandard), and the average size that allows more."""
 _BUFFER_BYTES = 64 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _MOST_SHOWN = 20
@@ -51,16 +51,16 @@ _DAMAGE = (
     *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
     *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
 )
-"""Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
+"""All exceptions that Python's readers of archives, packed files, texts and XML raise for damaged content."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An open, seekable file as it is stored, or a nameless copy of one from elsewhere.
+    """An open, seekable file as it is stored, or an unnamed copy of a remote one.
 
-    `name` is what people call it, `stamp` evidence of its content or "". `version`: what its server calls the version, to ask
-    about later. `age_s`: how long it had been unchanged by its server's clock. `has_known_end`: the disk, its length or its
-    second transfer proves that it has come whole.
+    `name`: for people. `stamp`: evidence of its content, or "". `version`: the server's version, for later conditional
+    requests. `age_s`: how long it had been unchanged, by the server's clock. `has_known_end`: the disk, its length or a second
+    transfer proves that it is complete.
     """
 
     stream: BinaryIO
@@ -72,22 +72,22 @@ class StoredFile:
 
     @contextmanager
     def reopened(self) -> Iterator[StoredFile]:
-        """Open the same bytes from the start. They share one position: read one at a time."""
+        """Open the same bytes from the start. All such streams share one position: read one at a time."""
         self.stream.seek(0)
         with os.fdopen(os.dup(self.stream.fileno()), "rb") as own:
             yield replace(self, stream=own)
 
 
 OpenStored = Callable[[], AbstractContextManager[StoredFile]]
-"""Opens a file for one pass over it, from its first byte."""
+"""Opens a file for one pass from its first byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or "".
+    """An open, seekable file. `name`: for people (`events.csv`); `stamp`: evidence of its version, or "".
 
-    `has_known_end`: its length or the format that it is packed in proves that it has come whole. `stored_bytes`: its size as
-    it is stored, packed or not.
+    `has_known_end`: its length or its packing format proves that it is complete. `stored_bytes`: its stored size, packed or
+    not.
     """
 
     stream: BinaryIO
@@ -100,12 +100,12 @@ class OpenedFile:
 
     @contextmanager
     def detect_change(self) -> Iterator[None]:
-        """Notice that the file is written into during the block; a file that is being written looks broken.
+        """Detect writes to the file during the block, since a file that is being written looks broken.
 
-        A file put in its place as a whole does not count.
+        Replacing the whole file does not count.
 
         Raises:
-            SourceUnavailableError: it is.
+            SourceUnavailableError: the file was written to.
         """
         try:
             yield
@@ -130,14 +130,14 @@ class OpenedFile:
 def opened(open_stored: OpenStored, member: str = "", *, unpacks: bool = True) -> Iterator[OpenedFile]:
     """Open a file and unpack it: gzip, bzip2, xz, Zstandard or a zip archive.
 
-    `member`: which file of an archive is meant, by a pattern such as `*/events.csv`; "": its only one. Without `unpacks` only the
-    member is taken out of its archive, into a file of its own.
+    `member`: the file of an archive, as a pattern such as `*/events.csv`; "" for its only one. Without `unpacks` only the
+    member is extracted from its archive, into a temporary file.
 
     Raises:
-        SourceRefusedError: it is not there, is no file, or may not be read.
-        SourceUnavailableError: the other side or the disk did not answer.
-        BadSourceError: it is an archive in which not one file is meant, or damaged.
-        ConfigError: it is packed with Zstandard, and what unpacks that is not installed.
+        SourceRefusedError: it does not exist, is not a file, or may not be read.
+        SourceUnavailableError: the server or the disk did not answer.
+        BadSourceError: it is damaged, or an archive in which `member` does not match exactly one file.
+        ConfigError: it is packed with Zstandard, and the library for that is not installed.
     """
     with ExitStack() as stack:
         stored = stack.enter_context(open_stored())
@@ -153,7 +153,7 @@ def opened(open_stored: OpenStored, member: str = "", *, unpacks: bool = True) -
 
 
 def _unpacked(stored: BinaryIO, name: str, member: str, stack: ExitStack) -> _CheckedStream | None:
-    """Return what comes out of a stored file, None where it is not packed, or a workbook."""
+    """Return the unpacked stream of a stored file, None if it is not packed or is a workbook."""
     with as_bad_source(lambda: name, "the file cannot be read"):
         head = stored.read(6)
         stored.seek(0)
@@ -168,10 +168,10 @@ def _unpacked(stored: BinaryIO, name: str, member: str, stack: ExitStack) -> _Ch
 
 @contextmanager
 def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[BinaryIO, bool]]:
-    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did; and whether.
+    """Yield a stream with the server's `Content-Encoding` undone, in a temporary file if there was one; and whether there was.
 
     Raises:
-        BadSourceError: it is packed in a way that was not asked for, damaged, or unpacks without end.
+        BadSourceError: it has an encoding that was not requested, is damaged, or unpacks to too much.
     """
     stream.seek(0)
     coding = encoding.strip().lower()
@@ -197,7 +197,7 @@ def _copied(stream: BinaryIO) -> Iterator[BinaryIO]:
 
 
 class _Archive:
-    """A stored zip archive for `zipfile`, which reads the whole directory at once: a directory that is too large is refused."""
+    """A stored zip archive for `zipfile`, which reads the whole directory at once; a directory that is too large is refused."""
 
     def __init__(self, stored: BinaryIO, name: str) -> None:
         self._stored = stored
@@ -212,20 +212,20 @@ class _Archive:
 
 
 def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
-    """Return the zip archive that a file is.
+    """Open a file as a zip archive.
 
     Raises:
-        BadSourceError: it is none, or damaged.
+        BadSourceError: it is not one, or is damaged.
     """
     with as_bad_source(lambda: name, "the zip archive is damaged or cut off", is_end=True):
         return zipfile.ZipFile(_Archive(stored, name))
 
 
 def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, stored_bytes: int) -> _CheckedStream:
-    """Return the unpacked bytes of a file in an archive, which people call `name`; `stored_bytes` as for `UnpackedStream`.
+    """Return the unpacked bytes of an archive's member; `name` is for people, `stored_bytes` as for `UnpackedStream`.
 
     Raises:
-        BadSourceError: its entry is damaged, or it is packed or locked in a way that cannot be undone here.
+        BadSourceError: its entry is damaged, or it is packed or encrypted in an unsupported way.
     """
     if member.flag_bits & 1:
         raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
@@ -241,7 +241,9 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     begin = methods.get(member.compress_type)
     if begin is None:
         hint = "ask for an archive packed with deflate, as every program can write it"
-        raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
+        raise BadSourceError(
+            name, f"its archive packs it by method {member.compress_type}, which eventsync does not know", hint=hint
+        )
     packed = copy.copy(member)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
     packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
@@ -250,7 +252,7 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
 
 
 def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _CheckedStream | None:
-    """Return the file of the archive that is meant, None where the archive is a workbook."""
+    """Return the member of the archive that `pattern` selects, None if the archive is a workbook."""
     if "[Content_Types].xml" in archive.NameToInfo:
         return None
     members = [member for member in archive.infolist() if not (member.is_dir() or member.filename.startswith("__MACOSX/"))]
@@ -258,7 +260,7 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
     if len(meant) == 1:
         return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)
     shown = ", ".join(member.filename[:_LONGEST_SHOWN] for member in (meant or members)[:_MOST_SHOWN])
-    message, hint = f"the archive holds {len(members)} files: {shown}", 'say which one is meant: `member: "*/events.csv"`'
+    message, hint = f"the archive holds {len(members)} files: {shown}", 'name the one that is meant: `member: "*/events.csv"`'
     if pattern and meant:
         message, hint = f'{len(meant)} files of the archive match "{pattern}": {shown}', "make `member` match one of them only"
     elif pattern:
@@ -267,7 +269,9 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
 
 
 class Decompressor:
-    """One of Python's decompressors. Most say what they need; zlib's keeps the input that is left in `unconsumed_tail`."""
+    """The interface of Python's decompressors. Most report what they need; zlib's keeps the rest of its input in
+    `unconsumed_tail`.
+    """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -281,7 +285,7 @@ class Decompressor:
 
 
 class _LzmaMember(Decompressor):
-    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
+    """LZMA as in zip archives (APPNOTE.TXT, section 5.8.8): its header is that of an `.lzma` file without the size."""
 
     def __init__(self, size: int) -> None:
         super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
@@ -298,7 +302,7 @@ class _LzmaMember(Decompressor):
 
 
 class _ZstandardFrame(Decompressor):
-    """One frame of Zstandard, by the module `zstd`, whose error is none of Python's own."""
+    """One frame of Zstandard by the module `zstd`, whose exception is not a built-in one."""
 
     def __init__(self, zstd: Any) -> None:
         longest = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
@@ -329,7 +333,7 @@ def _zstandard() -> Decompressor:
         from backports import zstd  # noqa: PLC0415  # an extra: needed by few
     except ImportError:
         hint = "run `pip install 'eventsync[zstd]'`"
-        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
+        raise ConfigError("the file is packed with Zstandard, and the library that unpacks it is missing", hint=hint) from None
     return _ZstandardFrame(zstd)
 
 
@@ -337,7 +341,7 @@ _BY_HEAD = {b"\x1f\x8b": _inflate, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstanda
 
 
 class _CheckedStream(io.RawIOBase):
-    """A stream whose reading raises errors of `connectors.sources.contract` only, also where the disk fails."""
+    """A stream whose read errors are those of `connectors.sources.contract`, including failures of the disk."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         super().__init__()
@@ -345,27 +349,27 @@ class _CheckedStream(io.RawIOBase):
         self.name = name
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """As far as the stream can."""
+        """Return whether the stream can seek."""
         return self._stream.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there."""
+        """Move to an offset."""
         with as_bad_source(lambda: self.name, _DAMAGED):
             return self._stream.seek(offset, whence)
 
     def tell(self) -> int:
-        """Return where it is."""
+        """Return the current offset."""
         return self._stream.tell()
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # the only buffer that io hands in
         """Fill the buffer.
 
         Raises:
-            BadSourceError: the file is damaged, or unpacks without end.
+            BadSourceError: the file is damaged, or unpacks to too much.
         """
         with as_bad_source(lambda: self.name, _DAMAGED):
             chunk = self._chunk(len(buffer))
@@ -376,16 +380,16 @@ class _CheckedStream(io.RawIOBase):
         return self._stream.read(size)
 
     def close(self) -> None:
-        """Close both."""
+        """Close this stream and the packed one."""
         self._stream.close()
         super().close()
 
 
 class UnpackedStream(_CheckedStream):
-    """The unpacked bytes of a packed stream; `begin` makes the decompressor of each of its parts.
+    """The unpacked bytes of a packed stream; `begin` creates the decompressor of each of its parts.
 
-    `stored_bytes`: the size of the file that we were sent, which bounds what comes out of a package inside a package too.
-    `member`: the entry of a zip archive whose size and checksum the bytes must have.
+    `stored_bytes`: the size of the received file, which also limits archives inside archives. `member`: the entry of a zip
+    archive with the expected size and checksum.
     """
 
     def __init__(
@@ -403,7 +407,7 @@ class UnpackedStream(_CheckedStream):
         self._restart()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place counted from the start: forward by unpacking, back by unpacking anew."""
+        """Move to an offset from the start: forward by unpacking, back by unpacking from the start again."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("packed bytes are read from their start")
         if offset < self._given:
@@ -414,7 +418,7 @@ class UnpackedStream(_CheckedStream):
         return self._given
 
     def tell(self) -> int:
-        """Return how many bytes have come out."""
+        """Return the number of bytes unpacked so far."""
         return self._given
 
     def _restart(self) -> None:
@@ -459,7 +463,7 @@ class UnpackedStream(_CheckedStream):
             raise BadSourceError(self.name, message, hint=hint) from error
 
     def _next_part(self, unused: bytes) -> None:
-        """Begin the part that follows; zeros between two parts are padding (RFC 1952, the .xz format)."""
+        """Start the next part; zeros between two parts are padding (RFC 1952, the .xz format)."""
         if self._member is not None:
             self._decompressor = None
             if (self._given, self._checksum) != (self._member.file_size, self._member.CRC):
@@ -476,7 +480,7 @@ class UnpackedStream(_CheckedStream):
 
 
 def digest_of(stream: BinaryIO) -> str:
-    """Return a stamp made of the bytes themselves; the stream is back at its start."""
+    """Return the digest of a stream's bytes as a stamp; the stream is rewound."""
     stream.seek(0)
     digest = hashlib.blake2b(digest_size=16)
     for chunk in iter(partial(stream.read, _CHUNK_BYTES), b""):
@@ -489,12 +493,12 @@ def digest_of(stream: BinaryIO) -> str:
 def as_bad_source(
     place: Callable[[], str], what: str, *, hint: str = "ask the partner for the whole file", is_end: bool = False
 ) -> Iterator[None]:
-    """Raise what a reader of bytes raises in the block as an error with a place; `what` says what cannot be read.
+    """Convert exceptions of readers in the block to errors of the source with a place; `what` says what cannot be read.
 
-    `is_end`: all bytes have been read, so that any error means that more should follow.
+    `is_end`: all bytes have been read, so that any error means that the content is cut off.
 
     Raises:
-        BadSourceError: the bytes are damaged, `CutOffError` where they end too early.
+        BadSourceError: the bytes are damaged, `CutOffError` if they end too early.
         SourceUnavailableError: the disk failed.
     """
     try:
@@ -509,10 +513,10 @@ def as_bad_source(
 
 @contextmanager
 def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
-    """Let content that ends too early be worth another attempt, where nothing proves that it has come whole.
+    """Convert `CutOffError` to a transient error if it is not proved that the content is complete.
 
     Raises:
-        SourceUnavailableError: in place of `CutOffError`.
+        SourceUnavailableError: instead of `CutOffError`.
     """
     try:
         yield
@@ -521,7 +525,7 @@ def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
             raise
         message = f"{error}; the server of {name} does not say how long it is, so the answer may have been cut off"
         hint = (
-            "run again later; if the file is whole like this, say `settle: 30s` in its source, or have the server send its length"
+            "run again later; if the file is complete, write `settle: 30s` in its source, or ask that the server send its length"
         )
         raise SourceUnavailableError(message, hint=hint) from error
 

@@ -1,4 +1,4 @@
-"""One file or several as a source: read together, or each once, as they are delivered."""
+"""Reads one or several files as a source: together, or as deliveries, each of which is read once."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from mappings.spec.source import FileSource
 from mappings.spec.source_words import TheseDays, is_address, is_dated, is_pattern, is_web_address
 
 NO_FILES = "files.1:"
-"""The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is no mistake."""
+"""The prefix of cursors of deliveries, and the cursor that covers no file: all are read, and having no file is not an error."""
 
 _MOST_KEPT = 100
-"""Copies of files from elsewhere that one reading keeps open; further files are fetched for their header and for their rows."""
+"""The most copies of remote files that a reading keeps open; further files are fetched twice, for their header and their rows."""
 
 _DIGEST_BYTES = 9
 _DIGEST_LETTERS = _DIGEST_BYTES * 4 // 3
 _MOST_SHOWN = 3
 
 ReadAs = Callable[[OpenStored], AbstractContextManager[Reading]]
-"""Reads a file as one of its format."""
+"""Reads a file in one format."""
 
 
 def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: ReadAs, since: str, clock: Clock) -> OpenReading:
-    """Return what reads a file, or several, each by `read_as`.
+    """Return a function that reads one or several files, each by `read_as`.
 
-    `since`: the cursor of an earlier reading. Files elsewhere are not fetched while they have not changed since; those
-    that are read once each (`files: new`) are read if they came or changed since. `columns` are those of an empty reading.
+    `since`: the cursor of an earlier reading. Unchanged remote files are not fetched again; with `files: new` only new and
+    changed files are read. `columns`: those of an empty reading.
     """
     choice, ordered = choice_of(spec, base, clock), tuple(sorted(columns))
     if spec.files == "new":
@@ -54,12 +54,12 @@ def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: R
 
 
 def file_at(path: str, base: Path) -> OpenStored:
-    """Return what opens a single file, of any format."""
+    """Return a function that opens a single file of any format."""
     return partial(_files(path, base).open, path)
 
 
 def choice_of(spec: FileSource, base: Path, clock: Clock) -> FileChoice:
-    """Return the choice of the files that a source means, wherever they are."""
+    """Return the choice of a source's files, local or remote."""
     return FileChoice(spec, _files(spec.path, base, spec.largest, spec.settle, clock), clock)
 
 
@@ -82,7 +82,7 @@ def _files(
 
 @contextmanager
 def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], since: str) -> Iterator[Reading]:
-    """Read all files of a choice, one after the other: every file's header is read before the first row of the first."""
+    """Read all files of a choice, one after the other; all headers are read before the first row."""
     with own.connected() as choice:
         files = choice.all_finished()
         version = ""
@@ -99,11 +99,11 @@ def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], s
 
 @contextmanager
 def _read_deliveries(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], since: str) -> Iterator[Reading]:
-    """Read files that are delivered one after another: each once, and again when it changes; no row of them vanishes.
+    """Read deliveries: each file once, and again when it changes; their rows never vanish.
 
-    All files behind the first unread one are read again, so that the later word on a row comes last. An unfinished file
-    is left for later. No file at all is a mistake at first, and a quiet day later. The cursor covers exactly the files
-    all of whose rows were given, among those that are there.
+    All files after the first unread one are read again, so that the latest version of a row comes last. An unfinished file is
+    left for a later run. Having no file is an error at first, later not. The cursor covers exactly the existing files whose
+    rows were all returned.
     """
     with own.connected() as choice:
         there, known = choice.found(), set[str]()
@@ -116,7 +116,7 @@ def _read_deliveries(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...],
         unfinished = choice.unfinished([file for file in there if file in fresh])
         waiting = list(unfinished.values())[:_MOST_SHOWN]
         if unfinished and isinstance(choice.spec.days, TheseDays):
-            hint = "run again later; nothing was read, so that no half of a day counts"
+            hint = "run again later; nothing was read, because the day may be incomplete"
             raise SourceUnavailableError("; ".join(waiting), hint=hint)
         left = [file for file in there if file not in unfinished]
         files = left[next((place for place, file in enumerate(left) if file in fresh), len(left)) :]
@@ -138,13 +138,13 @@ def _read_deliveries(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...],
 
 
 def file_digest(file: FoundFile) -> str:
-    """Return what stands for this version of a file in a cursor: no name, no address, and so no secret."""
+    """Return the digest of a file's version for a cursor; it contains no name or address, and so no secret."""
     return base64.urlsafe_b64encode(hashlib.blake2b(file.evidence, digest_size=_DIGEST_BYTES).digest()).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """One file of several; `folder` is put before its rows' places where another file may have its name."""
+    """One file of several; `folder` is prefixed to its rows' places if another file may have the same name."""
 
     file: FoundFile
     read: OpenReading
@@ -158,9 +158,9 @@ class FilePart:
 def _opened_together(
     files: Sequence[FoundFile], choice: FileChoice, read_as: ReadAs, *, has_unique_places: bool = False
 ) -> Iterator[tuple[tuple[str, ...], Sequence[FilePart]]]:
-    """Read every file's header; give the columns of all of them together, and the files, to be read one by one.
+    """Read every file's header; yield the union of their columns, and the files, to be read one by one.
 
-    `has_unique_places`: the places of their rows differ from those of files that were or will be read at other times too.
+    `has_unique_places`: places must also differ from those of files read at other times.
     """
     is_far = not isinstance(choice.files, LocalFiles)
     has_dated_names = is_dated(choice.spec.path.rpartition("/")[2])
@@ -182,10 +182,10 @@ def _opened_together(
 
 
 def _rows(parts: Sequence[FilePart], columns: tuple[str, ...], covered: set[str] | None = None) -> Generator[SourceRow]:
-    """Yield the rows of one file after the other, with all of the columns; enter each file that was read in `covered`.
+    """Yield the rows of one file after the other, with all columns; add the evidence of each file read to `covered`.
 
     Raises:
-        SourceUnavailableError: one of them is another file by now.
+        SourceUnavailableError: a file was replaced meanwhile.
     """
     blank = dict.fromkeys(columns, "")
     for part in parts:

@@ -1,6 +1,6 @@
-"""Files in stores that fsspec knows: SFTP servers, buckets of S3, Google and Azure, and any other that has a driver.
+"""Files in stores by fsspec: SFTP servers, buckets of S3, Google and Azure, and others with a driver.
 
-Each driver raises errors of its own, and need not be installed.
+Drivers need not be installed, and their exceptions are converted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXTRAS = {
     **dict.fromkeys(("gs", "gcs"), "gcs"),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
 }
-"""The extra that brings the driver of a scheme."""
+"""The extra with the driver of each scheme."""
 
 _REFUSALS = frozenset(
     {
@@ -38,25 +38,27 @@ _REFUSALS = frozenset(
         *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError"),
     }
 )
-"""Errors of drivers, by name, that no other attempt clears: a person must grant access first."""
+"""Exceptions of drivers, by name, that need a person to grant access."""
 
 _PIECE_BYTES = 4 * 1024 * 1024
 _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 _FRESH_S = 60.0
-"""A time of change so close to now may stand for two versions: some servers give it in whole seconds, by a clock of their own."""
+"""A time of change within so many seconds of now may belong to two versions: some servers give whole seconds, by their own
+clock.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles(Files):
-    """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each request."""
+    """The files of a store, by address. `_store`: an open connection, None to open one for each request."""
 
     bounds: FetchLimits
     _store: Any = field(default=None, repr=False)
 
     @contextmanager
     def connected(self, path: str) -> Iterator[StoreFiles]:
-        """Use one connection: to make one takes longer than to fetch a small file."""
+        """Use a single connection: opening one takes longer than fetching a small file."""
         with _sorted_errors(path):
             store = _store_at(path)
         try:  # errors in the block are not the store's
@@ -78,11 +80,11 @@ class StoreFiles(Files):
                 return None
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
-        """Return the files that match, in no order.
+        """Return the files that match a pattern, unordered.
 
         Raises:
-            NoFolderError: the folder that they should lie in is not there.
-            SourceRefusedError: it is closed to us.
+            NoFolderError: the pattern's folder does not exist.
+            SourceRefusedError: we may not list it.
         """
         with self._at(pattern) as (store, inside):
             folder = fixed_folder(inside)
@@ -108,14 +110,14 @@ class StoreFiles(Files):
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile]:
-        """Give a copy of the file at an address.
+        """Yield a copy of the file at an address.
 
-        The version is asked for before the bytes and after them: no copy is of two versions.
+        The version is compared before and after the transfer, so that no copy mixes two versions.
 
         Raises:
-            ConfigError: the driver of this kind of address is not installed.
-            SourceRefusedError: no such file, no access, too large, or no address at all.
-            SourceUnavailableError: it did not come, or not whole, or changed meanwhile.
+            ConfigError: the driver for this kind of address is not installed.
+            SourceRefusedError: no such file, no access, too large, or not an address.
+            SourceUnavailableError: it did not arrive, or not completely, or changed meanwhile.
         """
         shown = without_secrets(path)
         with ExitStack() as open_things:
@@ -170,7 +172,7 @@ def _store_at(address: str) -> Any:
 
 
 def _close(store: Any) -> None:
-    """Close the connections now; the driver would do it when its object is collected, at some time."""
+    """Close the connections now; the driver would only do so on garbage collection."""
     with suppress(Exception):
         match store.protocol:
             case "sftp":
@@ -182,17 +184,17 @@ def _close(store: Any) -> None:
 
 
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, NameError, TypeError)
-"""Faults of a driver or of ours, which say nothing about the place: no later run would mend them."""
+"""Exceptions that show a bug in a driver or in eventsync, which a later run would not clear."""
 
 
 @contextmanager
 def _sorted_errors(address: str) -> Iterator[None]:
-    """Turn what a driver raises into what it means for a source.
+    """Convert a driver's exception to an error of the source.
 
     Raises:
-        ConfigError: the driver of this kind of address is not installed.
-        SourceRefusedError: no such file, no access, or no address at all.
-        SourceUnavailableError: anything else.
+        ConfigError: the driver for this kind of address is not installed.
+        SourceRefusedError: no such file, no access, or not an address.
+        SourceUnavailableError: any other error.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Bytes become text: which encoding, what happens to bytes that are no text in it, and files that are no text at all."""
+"""Decodes text files: chooses the encoding, keeps undecodable bytes visible, and refuses files that are not text."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _OTHER_KINDS = {
     "\x1f": ("compressed with gzip", "ask for it unpacked"),
     "%PDF": ("a PDF", "ask for the table as CSV"),
 }
-"""What files that are no text begin with, and what to do about each."""
+"""The first bytes of files that are not text, with what they are and what to do."""
 
 _NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _UTF_16 = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
 _CHUNK_BYTES = 1024 * 1024
 _BLOCK = 32 * 1024
-"""Characters that are read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can hold too many cells."""
+"""Characters read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can have too many cells."""
 
 _FIRST_PIECE = 64 * 1024
-"""Characters that are read at first where the caller says how many it takes."""
+"""Characters of the first read, if the caller gives a size."""
 
 _TOO_MANY_CELLS = f"the row that begins here has more than {MOST_VALUES} cells"
 _BOMS = (
@@ -43,15 +43,14 @@ _BOMS = (
 )
 
 ReadText = Callable[[int], str]
-"""Returns the next characters, at most so many, "" at the end."""
+"""Returns at most so many of the next characters, "" at the end."""
 
 
 def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
-    """Return the encoding to read `stream` with; the stream is back at its start.
+    """Return the encoding for `stream`, which is rewound.
 
-    A byte order mark decides: nothing else begins with one, and reading past it would publish
-    garbled text without a word. Otherwise the first of `encodings` that decodes the whole file, else the last one. A
-    single encoding costs no extra pass.
+    A byte order mark decides: no other text begins with one, and ignoring it would publish garbled text without an error.
+    Otherwise the first of `encodings` that decodes the whole file, else the last one. A single encoding needs no extra pass.
     """
     head = stream.read(4)
     stream.seek(0)
@@ -74,11 +73,11 @@ def _decodes(stream: BinaryIO, encoding: str) -> bool:
 
 @contextmanager
 def decoded(file: OpenedFile, encodings: Sequence[str]) -> Iterator[ReadText]:
-    """Give what reads the text of a file, without byte order marks at its start; undecodable bytes become surrogates.
+    """Yield a function that reads the text of a file without leading byte order marks; undecodable bytes become surrogates.
 
     Raises:
-        EmptySourceError: there is nothing at all.
-        BadSourceError: the file is of another kind, or of another encoding from some place on.
+        EmptySourceError: the file is empty.
+        BadSourceError: the file is of another kind, or of another encoding from some position on.
         SourceUnavailableError: the disk failed.
     """
     encoding = chosen_encoding(file.stream, encodings)
@@ -107,18 +106,19 @@ def _refuse_other_kinds(beginning: str, name: str) -> None:
         if beginning.startswith(magic):
             raise BadSourceError(f"{name}:1", f"this is {what}, not rows of text", hint=remedy)
     if beginning[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
-        raise BadSourceError(f"{name}:1", "this is a web page, not rows", hint="the address may ask for a login")
+        raise BadSourceError(
+            f"{name}:1", "this is a web page, not rows", hint="download the file itself; its address may ask for a login"
+        )
 
 
 class TextLines:
-    """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
+    """The lines of a text file, to be iterated once, with their line ends: LF, CRLF and CR in any mix.
 
-    They are split block by block, as a Python call for each line would take longer than csv.reader takes for it (budget 2).
-    Byte order marks at the start, one or several, are gone. `needs_end`: the file is whole only if its last line has an end.
-    `delimiter`: what parts the cells of a row, where too many of them are to be refused before the row is built.
-
-    `start`: the number of the line on which the present record begins; the caller moves it on after each record.
-    `is_tainted`: the present record may hold bytes that are no text, or NUL. `is_exhausted`: the file has ended.
+    Lines are split block by block, since a Python call per line would take longer than csv.reader needs for it (budget 2).
+    Leading byte order marks are removed. `needs_end`: the file is complete only if its last line has a line end. `delimiter`:
+    separates cells, to refuse rows with too many of them before they are built. `start`: the first line of the current record;
+    the caller advances it after each record. `is_tainted`: the current record may have undecodable bytes or NUL.
+    `is_exhausted`: the file has ended.
     """
 
     def __init__(self, stream: BinaryIO, encoding: str, name: str, *, needs_end: bool = False, delimiter: str = "") -> None:
@@ -143,13 +143,13 @@ class TextLines:
         """Yield each line.
 
         Raises:
-            BadSourceError: the file is binary, a web page, of another encoding, or has an endless line.
+            BadSourceError: the file is binary, a web page, of another encoding, or has a line that is too long.
             SourceUnavailableError: the disk failed.
         """
         return chain.from_iterable(self._blocks())
 
     def record(self, last: int) -> list[str]:
-        """Return the lines of the present record up to the one numbered `last`."""
+        """Return the lines of the current record up to line number `last`."""
         return self._held[self.start - self._first : last - self._first + 1]
 
     def _blocks(self) -> Iterator[Iterable[str]]:
@@ -187,7 +187,7 @@ class TextLines:
         return (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks
 
     def _checked(self, lines: list[str], *, is_tainted: bool, has_mark: bool) -> Iterable[str]:
-        """Hold the lines as long as the record that they belong to may need them."""
+        """Check a block of lines, and keep them while the current record may need them."""
         if lines and self._next == 1 and "\0" in lines[0]:
             message = f"character {lines[0].index(chr(0)) + 1} is a NUL byte: this is not {self._encoding} text"
             raise BadSourceError(f"{self._name}:1", message, hint=_UTF_16)
@@ -203,7 +203,7 @@ class TextLines:
         return self._without_marks(lines, first) if has_mark else lines
 
     def _without_marks(self, lines: Sequence[str], first: int) -> Iterator[str]:
-        """Files put one behind the other keep the byte order mark of each."""
+        """Yield the lines without byte order marks at the start of a record, which concatenated files leave behind."""
         for number, line in enumerate(lines, start=first):
             yield line.lstrip("\ufeff") if number == self.start else line
 
@@ -218,7 +218,7 @@ class TextLines:
             )
 
     def _hold(self, lines: list[str]) -> None:
-        """Hold further lines of the present record, and refuse one that goes on and on."""
+        """Keep more lines of the current record; refuse a record that is too long."""
         further = lines
         if self.start != self._first or not self._size:
             del self._held[: self.start - self._first]
@@ -238,7 +238,7 @@ class TextLines:
 
 
 def _encoded(block: str) -> bytes | None:
-    """Return the block as UTF-8, None if it holds bytes that its encoding could not decode."""
+    """Return the block as UTF-8, None if it has undecodable bytes."""
     try:
         return block.encode()
     except UnicodeEncodeError:
@@ -246,7 +246,7 @@ def _encoded(block: str) -> bytes | None:
 
 
 def _split(block: str, encoded: bytes | None) -> list[str]:
-    """Split at LF, CRLF and CR; `splitlines` is twice as fast as `io`, and right where only LF and CRLF stand in the block."""
+    """Split at LF, CRLF and CR. `splitlines` is twice as fast as `io`, but correct only if the block has no other line breaks."""
     lines = block.splitlines(keepends=True)
     if encoded is not None and len(lines) - (block[-1] != "\n") == encoded.count(b"\n"):
         return lines

@@ -1,6 +1,6 @@
-"""Files on the web: fetched whole into a nameless copy, resumed where a connection broke, not fetched at all if unchanged.
+"""Files on the web: downloaded completely to an unnamed copy, resumed after a broken connection, skipped if unchanged.
 
-fsspec's HTTP file system does none of this: it neither pins addresses nor checks redirects, bounds or resumes a transfer.
+fsspec's HTTP file system does not pin addresses, check redirects, or limit and resume transfers.
 """
 
 from __future__ import annotations
@@ -44,28 +44,30 @@ _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls
 _PASSING = frozenset({202, 408, 425, 429})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
 _ENCODED = {"accept-encoding": "gzip"}
-"""Always the same encodings: each is a representation of its own, with a version and a length of its own."""
+"""The encodings of every request; each encoding is a separate representation, with its own version and length."""
 _FRESH_S = 60.0
-"""A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
+"""A time of change within so many seconds of the answer's time may belong to two versions (RFC 9110, section 8.8.2.2)."""
 _GREAT_STEP_BYTES = 1024 * 1024
-"""An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
+"""An attempt with so many bytes does not count as a failure: a long download may break often, if it progresses."""
 _LONGEST_PAUSE_S = 30.0
-"""A server that asks for a longer pause is left to the next run."""
-_AGAIN = "run again; if it stays so, tell the partner"
+"""The longest pause that is waited for within a run, in seconds."""
+_AGAIN = "run again; if it happens again, ask the partner"
 Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the IP addresses of a host name; raises `OSError` where there are none."""
+"""Returns the IP addresses of a host name; raises `OSError` if there are none."""
 
 
 def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """Resolve as the operating system does."""
+    """Resolve a host name by the operating system."""
     return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """`largest`: bytes. `silence_s`: between two pieces; `longest_s`: the whole, retries included. A file that comes slower than
-    `slowest_bytes` a second, over any `window_s`, is given up. `hops`: redirects in a row.
-    `settle_s`: a file of unknown length is fetched again after so long, and is whole if it is the same; None: it is not.
+    """Limits of a download. `largest`: bytes. `silence_s`: between two pieces; `longest_s`: in total, including retries. A
+    download slower than `slowest_bytes` per second over any `window_s` is aborted. `hops`: the most redirects in a row.
+
+    `settle_s`: a file of unknown length is fetched again after so long, and is complete if unchanged; None: it is not fetched
+    again.
     """
 
     largest: int = LARGEST_BYTES
@@ -82,7 +84,7 @@ class FetchLimits:
 
 
 class TransferLimit:
-    """Holds one file to the bounds while it comes in, piece by piece. `shown` is its address without secrets."""
+    """Checks a download against its limits as it arrives. `shown`: its address without secrets."""
 
     def __init__(self, bounds: FetchLimits, shown: str) -> None:
         self.bounds = bounds
@@ -91,15 +93,15 @@ class TransferLimit:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new attempt: the pause before it does not count as slowness."""
+        """Start a new attempt: the pause before it does not count as slowness."""
         self._since, self._bytes = self.bounds.clock.clock_s(), 0
 
     def count(self, piece: int, total: int) -> None:
-        """Count a piece; `total` bytes are there by now.
+        """Count a piece; `total`: the bytes so far.
 
         Raises:
-            SourceRefusedError: it is too large.
-            SourceUnavailableError: it comes too slowly.
+            SourceRefusedError: the file is too large.
+            SourceUnavailableError: it arrives too slowly.
         """
         self.check_size(total)
         now = self.bounds.clock.clock_s()
@@ -114,10 +116,10 @@ class TransferLimit:
             self._since, self._bytes = now, 0
 
     def check_size(self, total: int) -> None:
-        """Refuse a file whose announced or actual size is too large.
+        """Check the announced or actual size of a file.
 
         Raises:
-            SourceRefusedError: it is.
+            SourceRefusedError: it is too large.
         """
         if total > self.bounds.largest:
             power = min((self.bounds.largest.bit_length() - 1) // 10, 3)
@@ -128,9 +130,9 @@ class TransferLimit:
 
 @dataclass(slots=True)
 class Deadline:
-    """Shuts a server's connection down when its time is over, from a thread of its own; to be closed.
+    """A deadline that shuts down the connection from a separate thread; it must be closed.
 
-    The timeouts of httpx are for each piece: a server that sends a byte now and then would never meet them.
+    httpx's timeouts apply to each piece, so a server that sends a byte now and then would never exceed them.
     """
 
     is_over: bool = False
@@ -139,7 +141,7 @@ class Deadline:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def within(self, seconds: float) -> None:
-        """Start again: the time is over in so many seconds from now."""
+        """Restart the deadline, in so many seconds from now."""
         self.close()
         self._timer = threading.Timer(seconds, self._shut_down)
         self._timer.daemon = True
@@ -151,7 +153,7 @@ class Deadline:
             self._timer.cancel()
 
     def trace(self, event: str, details: Mapping[str, Any]) -> None:
-        """Note which socket is open, as httpcore's request extension `trace`."""
+        """Remember the open socket, as httpcore's request extension `trace`."""
         if event.endswith(_OPENED):
             with self._lock:
                 self._socket = details["return_value"].get_extra_info("socket")
@@ -168,14 +170,14 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class RedirectHop:
-    """One request of a chain of redirects: its `url`; `own` is the first one, as the mapping file writes it."""
+    """One request in a chain of redirects: its `url`, and `own`, the first address from the mapping file."""
 
     url: httpx.URL
     own: httpx.URL
 
     @property
     def is_own(self) -> bool:
-        """Whether the author of the mapping file named this origin (scheme, host and port; RFC 6454)."""
+        """Whether the request stays at the origin in the mapping file (scheme, host and port; RFC 6454)."""
         url, own = self.url, self.own
         return (url.scheme, url.raw_host, url.port) == (own.scheme, own.raw_host, own.port)
 
@@ -188,37 +190,39 @@ class RedirectHop:
         return self.url.port or (443 if self.url.scheme == "https" else 80)
 
     def refused(self, refusal: str) -> SourceRefusedError:
-        """Return the error for a hop that must not be made."""
+        """Return the error for a forbidden request."""
         shown = without_secrets(str(self.own))
         if self.is_own:
             return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check `source.path`")
-        hint = "a feed may only be sent on to public addresses; name the file's own address"
-        return SourceRefusedError(f"{shown} sends us on to {self.host}, which {refusal}", hint=hint)
+        hint = "a feed may be redirected to public addresses only; write the file's own address"
+        return SourceRefusedError(f"{shown} redirects to {self.host}, which {refusal}", hint=hint)
 
     def after(self, response: httpx.Response) -> RedirectHop:
-        """Follow a redirect.
+        """Return the next request after a redirect.
 
         Raises:
-            SourceRefusedError: it leads to no web address, or from https to http.
+            SourceRefusedError: it does not lead to a web address, or leads from https to http.
         """
         shown = without_secrets(str(self.url))
         to = response.headers.get("location", "")
         if not to:
-            raise SourceRefusedError(f"{shown} answered {response.status_code} and not where to go", hint="ask the partner")
+            raise SourceRefusedError(f"{shown} answered {response.status_code} without an address", hint="ask the partner")
         onward = self.url.join(to)
         if onward.scheme not in {"http", "https"} or not onward.host:
-            raise SourceRefusedError(f"{shown} sends us on to no web address", hint="ask the partner for the file's own address")
+            raise SourceRefusedError(
+                f"{shown} redirects to something that is not a web address", hint="ask the partner for the file's own address"
+            )
         if "https" in (self.own.scheme, self.url.scheme) and onward.scheme == "http":
-            message = f"{shown} sends us on to {without_secrets(str(onward))}, which anybody on the way could read and change"
+            message = f"{shown} redirects to {without_secrets(str(onward))}, which is not encrypted"
             raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
         return RedirectHop(onward, self.own)
 
 
 @dataclass(slots=True)
 class WebRequests:
-    """Sends requests, one at a time, through the machine's proxies; to be closed.
+    """Sends requests, one at a time, through the machine's proxies; it must be closed.
 
-    It replaces `httpx.Client`, which would log every address, tokens included.
+    It replaces `httpx.Client`, which would log every address with its tokens.
     """
 
     bounds: FetchLimits
@@ -231,14 +235,14 @@ class WebRequests:
 
     @contextmanager
     def ask(self, method: str, address: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-        """Follow redirects and give the final answer; its body comes as it is read.
+        """Send a request, follow redirects, and yield the final answer, whose body is streamed.
 
-        The first address is the author's own choice and may be private. A redirect leads to public addresses at usual
-        ports only, or stays within the origin of the first address; it never leads from https to http, and the password
-        goes to that origin only. Metadata services of clouds are never asked.
+        The first address is chosen by the author and may be private. A redirect must lead to a public address at a usual port,
+        or stay at the first origin; it must not lead from https to http, and the password is sent to the first origin only.
+        Metadata services of clouds are always refused.
 
         Raises:
-            SourceRefusedError: the address is none, a certificate is not valid, or a redirect leads astray.
+            SourceRefusedError: the address is invalid, a certificate is invalid, or a redirect is forbidden.
             SourceUnavailableError: there is no answer, or the connection breaks, also while the block reads.
         """
         shown, deadline = without_secrets(address), Deadline()
@@ -254,7 +258,7 @@ class WebRequests:
                     return
                 response.close()
                 hop = hop.after(response)
-            raise SourceRefusedError(f"{shown} sends us on and on, in a circle", hint="check `source.path`")
+            raise SourceRefusedError(f"{shown} redirects too often, or in a circle", hint="check `source.path`")
 
     def _answer(
         self,
@@ -264,7 +268,7 @@ class WebRequests:
         deadline: Deadline,
         looked_up: dict[tuple[str, int], Sequence[str]],
     ) -> httpx.Response:
-        """Ask the proxy if there is one, else the checked addresses of the host, the next where one cannot be reached."""
+        """Send a request to the proxy if there is one, else to the host's checked addresses in turn until one can be reached."""
         proxy = "" if proxy_bypass(hop.host) else getproxies().get(hop.url.scheme, "")
         addresses = self._checked(hop, looked_up, has_proxy=bool(proxy))
         target = hop.url.copy_with(userinfo=b"", fragment=None)
@@ -288,12 +292,12 @@ class WebRequests:
         raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
     def _checked(self, hop: RedirectHop, looked_up: dict[tuple[str, int], Sequence[str]], *, has_proxy: bool) -> Sequence[str]:
-        """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
+        """Return the checked addresses of a host; a proxy resolves the first host itself."""
         place = host, port = hop.host, hop.port
         if refusal := refusal_of_host(host):
             raise hop.refused(refusal)
         if not (hop.is_own or is_usual_port(hop.url.port)):
-            raise hop.refused(f"is meant by its port {port}, where no files are served")
+            raise hop.refused(f"is addressed at port {port}, which is not allowed for files")
         if hop.is_own and has_proxy:
             return []
         if not looked_up.get(place):
@@ -310,15 +314,15 @@ class WebRequests:
 
 @functools.cache
 def _trusted(*_places: str | None) -> ssl.SSLContext:
-    """Return the trusted certificate authorities, loaded once for each place they are in, as that takes long."""
+    """Return the trusted certificate authorities, loaded once per location, since loading takes long."""
     return httpx.create_ssl_context()
 
 
 @contextmanager
 def _sorted_errors(shown: str, deadline: Deadline) -> Iterator[None]:
-    """Turn errors of httpx into those of sources, without the cause, which may repeat secrets.
+    """Convert httpx's exceptions to errors of sources, without the cause, which may contain secrets.
 
-    A request that the deadline ended may look to httpx like the good end of a file.
+    A request that the deadline ended may look to httpx like the normal end of a file.
     """
     late = SourceUnavailableError(f"{shown} takes too long to answer", hint="run again later")
     with closing(deadline):
@@ -356,7 +360,7 @@ def read_web_file(
     columns: tuple[str, ...],
     since: str,
 ) -> Iterator[Reading]:
-    """Read one file on the web. `since`: its version at an earlier reading, at which it is not fetched again."""
+    """Read one file on the web. `since`: its version at an earlier reading, in which case it is not fetched again."""
     path, name = spec.path, name_of(spec.path)
     writing, hint = f"{files.shown(path)} is still being written", "run again later; nothing was read"
     marker = marker_of(spec.marker, name) if spec.marker else ""
@@ -378,12 +382,12 @@ def read_web_file(
 
 @dataclass(frozen=True, slots=True)
 class WebFiles(Files):
-    """The files of the web, which cannot be listed: a path is an address."""
+    """Files on the web, where a path is an address; they cannot be listed."""
 
     bounds: FetchLimits
 
     def find(self, path: str) -> FoundFile | None:
-        """Return the file at an address, None if there is none: one or two small requests."""
+        """Return the file at an address, None if there is none, by one or two small requests."""
         with closing(WebRequests(self.bounds)) as requests:
             # A server may refuse HEAD, or not know it, and still give the file.
             for method in ("HEAD", "GET"):
@@ -396,15 +400,17 @@ class WebFiles(Files):
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile]:
-        """Give a copy of the file at an address."""
+        """Yield a copy of the file at an address."""
         with self.fetched_if_changed(path, "") as stored:
             if stored is None:
-                raise SourceUnavailableError(f"{without_secrets(path)} answered 304 to no question", hint="run again later")
+                raise SourceUnavailableError(
+                    f"{without_secrets(path)} answered 304 to an unconditional request", hint="run again later"
+                )
             yield stored
 
     @contextmanager
     def fetched_if_changed(self, path: str, known: str) -> Iterator[StoredFile | None]:
-        """Give the same; None if the file still has the version `known`, which costs one request without a body."""
+        """Yield a copy of the file at an address; None if it still has the version `known`, after one request without a body."""
         with ExitStack() as open_things:
             # Nameless from the beginning: nothing is left behind, not even by `kill -9`.
             stream = open_things.enter_context(TemporaryFile(prefix="eventsync-"))
@@ -425,7 +431,7 @@ class WebFiles(Files):
             yield StoredFile(whole, name, stamp, has_known_end or was_packed, _firm_version_of(answer), age_s)
 
     def _check_same_again(self, requests: WebRequests, path: str, digest: str, settle_s: float) -> None:
-        """Fetch a file a second time, after a while: what breaks off hardly does so twice at the same byte."""
+        """Fetch a file again after a while: two transfers hardly break off at the same byte."""
         self.bounds.clock.sleep(settle_s)
         with TemporaryFile(prefix="eventsync-") as stream:
             _Download(requests, path, stream).run("")
@@ -436,9 +442,9 @@ class WebFiles(Files):
 
 
 class _Download:
-    """A download in progress: what has come so far, and by which validator the rest may be asked for.
+    """A download in progress: the bytes so far, and the validator for requesting the rest.
 
-    `has_known_end`: the server said the length, or sent a last chunk; an answer that ends with the connection has no known end.
+    `has_known_end`: the server sent the length, or a last chunk; an answer that ends with the connection has no known end.
     """
 
     def __init__(self, requests: WebRequests, path: str, stream: BinaryIO) -> None:
@@ -459,7 +465,7 @@ class _Download:
         self._answer: httpx.Response | None = None
 
     def run(self, known: str) -> httpx.Response | None:
-        """Fetch until all is there; return the answer that describes it, None if it still has the known version."""
+        """Download until complete; return the answer with the headers, None if the version is the known one."""
         bounds, clock = self._requests.bounds, self._requests.bounds.clock
         attempt, started = 0, clock.clock_s()
         while True:
@@ -510,7 +516,7 @@ class _Download:
         raise SourceUnavailableError(message, hint=_AGAIN)
 
     def _conditions(self, known: str) -> Mapping[str, str]:
-        """Return the headers that ask for the rest of a file, or for it only if its version is another one by now."""
+        """Return the headers for requesting the rest of a file, or the file only if its version has changed."""
         if self._received and self._validator:
             return {"range": f"bytes={self._received}-", "if-range": self._validator}
         name, _, value = known.partition("=")
@@ -518,7 +524,7 @@ class _Download:
         return {header: value} if header and value.isprintable() and value.isascii() else {}
 
     def _resume(self, answer: httpx.Response) -> None:
-        """Go on if a 206 is the rest that was asked for, of the version that the beginning is of."""
+        """Continue if a 206 is the requested rest of the same version."""
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "").strip())
         start, size = (int(match[1]), None if match[2] == "*" else int(match[2])) if match else (None, None)
         is_other = None not in (size, self._size) and size != self._size
@@ -530,47 +536,47 @@ class _Download:
 
 
 def changed_at(answer: httpx.Response, header: str = "last-modified") -> float | None:
-    """Return when the file was changed, in seconds since 1970."""
+    """Return when the file was changed, in seconds since 1970, None if unknown."""
     moment = http_date(answer.headers.get(header, ""))
     return None if moment is None else moment.timestamp()
 
 
 def _age_s(answer: httpx.Response) -> float | None:
-    """Return how long the file had been unchanged, by the server's own clock."""
+    """Return how long the file had been unchanged, by the server's clock, None if unknown."""
     changed, now = changed_at(answer), changed_at(answer, "date")
     return None if changed is None or now is None else now - changed
 
 
 def _version_of(answer: httpx.Response) -> str:
-    """Return what the server says of the version, "" if nothing: `ETag="v1"`, `Last-Modified=...`."""
+    """Return the version in the answer's headers, "" if none: `ETag="v1"`, `Last-Modified=...`."""
     versions = ((name, answer.headers.get(name, "").strip()) for name in ("ETag", "Last-Modified"))
     return next((f"{name}={value}" for name, value in versions if value), "")
 
 
 def _firm_version_of(answer: httpx.Response) -> str:
-    """Return the version if an equal one later means equal content, else "": times of change are in whole seconds."""
+    """Return the version if it identifies the content, else "": times of change have whole seconds only."""
     version = _version_of(answer)
     return version if version.startswith("ETag=") or (_age_s(answer) or 0.0) >= _FRESH_S else ""
 
 
 def _resumable_version_of(answer: httpx.Response) -> str:
-    """Return the validator for asking for a rest of this very answer (RFC 9110, section 13.1.5), "" without any."""
+    """Return the validator for requesting the rest of this answer (RFC 9110, section 13.1.5), "" if none."""
     version = _firm_version_of(answer).partition("=")[2]
     return "" if version.startswith("W/") else version
 
 
 def _size_of(answer: httpx.Response) -> int | None:
-    """Return the announced bytes of the body."""
+    """Return the announced size of the body, None if unknown."""
     length = answer.headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
 
 
 def _refuse_other_answers(answer: httpx.Response, shown: str) -> None:
-    """Let an answer with a file pass, 200 or 206.
+    """Check that an answer has a file: 200 or 206.
 
     Raises:
-        SourceUnavailableError: 202, 408, 425, 429, 5xx: later may be better. `retry_after_s` is what the server asks for.
-        SourceRefusedError: any other.
+        SourceUnavailableError: 202, 408, 425, 429, 5xx: a later attempt may work. `retry_after_s`: what the server asks for.
+        SourceRefusedError: any other status.
     """
     status = answer.status_code
     if status in {200, 206}:

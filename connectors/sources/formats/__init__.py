@@ -1,1 +1,1 @@
-"""How a file is cut into rows: one module per format, and what they share."""
+"""Formats of files: one module per format that splits a file into rows, and shared parts."""

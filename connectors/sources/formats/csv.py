@@ -1,4 +1,4 @@
-"""A delimited text file as a source: lines become records of cells by Python's csv module, read strictly, and records rows."""
+"""Delimited text files as a source: Python's csv module in strict mode splits lines into records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from mappings.spec.source import DelimitedSource
 
 _DOUBLED = "a quote inside a quoted cell must be written twice"
 PlainRecord = tuple[int, list[str], int] | SourceRow
-"""A record of a file: the number of its line, its cells, and its number among the records, as a spreadsheet counts rows; or a
-row where something is wrong with it."""
+"""A record: its line number, its cells, and its number among the records, as a spreadsheet counts rows; or a finished row if
+something is wrong with it.
+"""
 
 
 class PlainRows(Iterator[SourceRow]):
-    """Rows that are made as they are asked for, of `records`, whose cells are in the order of `columns`.
+    """Rows produced on request from `records`, whose cells are in the order of `columns`.
 
-    A reader that knows most records from earlier takes these instead, and makes rows of the others (budget 2).
+    A caller that knows most records from an earlier read uses `records` directly, and makes rows of the others only (budget 2).
     """
 
     def __init__(self, records: Iterator[PlainRecord], columns: tuple[str, ...], name: str) -> None:
@@ -48,7 +49,7 @@ class PlainRows(Iterator[SourceRow]):
         return self.row(next(self.records))
 
     def row(self, record: PlainRecord) -> SourceRow:
-        """Make the row of a record."""
+        """Return the row of a record."""
         if isinstance(record, SourceRow):
             return record
         line, cells, number = record
@@ -56,13 +57,13 @@ class PlainRows(Iterator[SourceRow]):
 
 
 def _location(name: str, line: int, row: int) -> RowLocation:
-    """Return where a record stands; its row is named where earlier records have several lines, so that it differs."""
+    """Return the location of a record; its row is named if it differs from its line, after records of several lines."""
     return RowLocation(f"{name}:{line}" if line == row else f"{name}:{line} (row {row})", line)
 
 
 @contextmanager
 def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnRequest) -> Iterator[Reading]:
-    """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
+    """Read a delimited file under the contract of `Source.read`. A row's number is the line of the file on which it begins."""
     with opened(open_stored, spec.member) as file:
         with file.detect_change():
             encoding = chosen_encoding(file.stream, spec.encoding)
@@ -77,9 +78,9 @@ def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnReques
 
 
 class _CsvRecords:
-    """The records of one file, once.
+    """The records of one file, to be read once.
 
-    Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
+    Quoting is parsed strictly: in lenient mode a misplaced quote joins rows without an error.
     """
 
     def __init__(self, lines: TextLines, name: str, spec: DelimitedSource) -> None:
@@ -98,10 +99,10 @@ class _CsvRecords:
         self._rows_of_header = 0
 
     def next_row(self) -> list[str] | None:
-        """Return the cells of the next record of the header, None at the end.
+        """Return the cells of the header's next record, None at the end.
 
         Raises:
-            BadSourceError: its quoting is broken.
+            BadSourceError: its quoting is wrong.
         """
         try:
             return list(map(replaced_bytes, next(self._reader)))
@@ -111,14 +112,14 @@ class _CsvRecords:
             record = self._lines.record(self._reader.line_num)
             if delimiter := self._other_delimiter(record):
                 place, hint = f"{self._name}:{self._lines.start}", f"set `source.delimiter` to {delimiter!r}"
-                raise BadSourceError(place, f"{delimiter!r} parts the cells", hint=hint, delimiter=delimiter) from error
+                raise BadSourceError(place, f"{delimiter!r} separates the cells", hint=hint, delimiter=delimiter) from error
             raise self._unreadable(self._read_leniently(record)) from error
         finally:
             self._lines.start = self._reader.line_num + 1
             self._rows_of_header += 1
 
     def _other_delimiter(self, record: Sequence[str]) -> str:
-        """Return the delimiter with which the quoting of a header is sound, "" if there is none."""
+        """Return a delimiter for which the header's quoting is correct, "" if there is none."""
         for mark in DELIMITERS.replace(self._dialect["delimiter"], ""):
             with suppress(csv.Error):
                 if len(next(csv.reader(record, strict=True, **{**self._dialect, "delimiter": mark}))) > 1:
@@ -126,11 +127,11 @@ class _CsvRecords:
         return ""
 
     def rows(self, checks: RowChecks, file: OpenedFile) -> Iterator[PlainRecord]:
-        """Yield the rows behind the header.
+        """Yield the rows after the header.
 
         Raises:
             EmptySourceError: the file is empty.
-            BadSourceError: the quoting of a row is broken so that the next one cannot be found.
+            BadSourceError: the quoting of a row is wrong, so that the next row cannot be found.
             SourceUnavailableError: the file changes meanwhile.
         """
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
@@ -161,7 +162,7 @@ class _CsvRecords:
         return checks.row(location, cells[:width], (problem,))
 
     def _unreadable(self, cells: Sequence[str]) -> BadSourceError:
-        """Return the error for a record behind which the next one's beginning is unknown; `cells` are those read leniently."""
+        """Return the error for a record after which the next one cannot be found; `cells`: the record parsed leniently."""
         place = f"{self._name}:{self._lines.start}"
         if _largest(cells) > LARGEST_CELL:
             column = next(number for number, cell in enumerate(cells, start=1) if len(cell) > LARGEST_CELL)

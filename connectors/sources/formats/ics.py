@@ -1,6 +1,6 @@
-"""iCalendar (RFC 5545): a file cut into its events, properties and their parameters as nested values, dates in ISO form.
+"""iCalendar (RFC 5545): splits a file into events, with properties and parameters as nested values and ISO dates.
 
-icalendar takes five times as long and holds the whole calendar in memory, and replaces undecodable bytes without a word.
+icalendar takes five times as long, holds the whole calendar in memory, and replaces undecodable bytes without notice.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _OF_CALENDAR = frozenset({"X-WR-TIMEZONE", "X-WR-CALNAME", "METHOD"})
 _TEXTS = frozenset({"UID", "SUMMARY", "DESCRIPTION", "LOCATION", "STATUS", "COMMENT", "CONTACT", "CLASS", "TRANSP"})
 
 ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS, *_RAW, *_OF_CALENDAR, *_TEXTS})
-"""Columns that a feed may use although no event of today's file has them: the RFC's properties, nearly all optional."""
+"""Columns that always exist even if no event has them: the RFC's properties, nearly all of which are optional."""
 
 _DEEPEST = 50
 _MOST_MOVED = 10_000
-"""Days of one series that stand as events of their own."""
+"""The most days of one series that are separate events."""
 
 _PIECE_BYTES = 64 * 1024
 _LONGEST_OF_CALENDAR = 1_000
-"""Characters of a property of the calendar, which each of its events has."""
+"""The longest property of the calendar, in characters; each of its events has a copy."""
 
 _MARK = re.compile(r'"[^"]*"|[;:]')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _COMMA = re.compile(r"(?<!\\),")
 _MOMENT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
 _DURATION = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
-_WRONG_FILE = "no calendar has such: is this the right file?"
+_WRONG_FILE = "that is unusual for a calendar: is it the right file?"
 
 
 def read_ics(spec: IcsSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
-    """Read the VEVENTs of a calendar; keeps the promises of `Source.read`."""
+    """Read the VEVENTs of a calendar under the contract of `Source.read`."""
     asked = replace(asked, optional=asked.optional | ALWAYS_THERE)
     return read_record_file(spec, open_stored, asked, partial(_records, spec))
 
 
 def _records(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
-    """Yield the events, in their order, numbered by the line on which each begins.
+    """Yield the events in order, numbered by the line on which each begins.
 
     Raises:
-        BadSourceError: this is no iCalendar file, or it ends within an event.
+        BadSourceError: this is not an iCalendar file, or it ends within an event.
     """
     # Single days of a series may stand as events of their own; most calendars have none, and are parsed once.
     file.stream.seek(0)
@@ -83,10 +83,10 @@ def _read(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
 
 
 def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
-    """Return, by UID, the days of series that stand as events of their own.
+    """Return, by UID, the days of series that are separate events.
 
     Raises:
-        BadSourceError: they are too many to be held.
+        BadSourceError: there are too many to keep in memory.
     """
     found: dict[str, list[str]] = {}
     count = 0
@@ -96,7 +96,7 @@ def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
             days.append(day)
             count += 1
             if len(days) > _MOST_MOVED or count > MOST_VALUES:
-                message = f"more than {_MOST_MOVED} days of one series, or {MOST_VALUES} of all, stand as events of their own"
+                message = f"more than {_MOST_MOVED} days of one series, or {MOST_VALUES} of all, are separate events"
                 raise BadSourceError(str(record.origin), message, hint="ask for a shorter span of the calendar")
     return found
 
@@ -107,7 +107,7 @@ def _own_text(record: Record, name: str) -> str:
 
 
 def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int, str]]:
-    """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two; leave blank ones out."""
+    """Join folded lines (RFC 5545, section 3.1), also if a fold splits a character; skip blank lines."""
     started, whole = 0, ""
     for number, line in enumerate(chain(lines, [""]), start=1):
         lines.start = number + 1
@@ -137,7 +137,7 @@ def _mended(text: str, encoding: str) -> str:
 
 @dataclass(slots=True)
 class _Component:
-    """What stands between `BEGIN:name`, on `line`, and its end; only calendars and events keep their properties."""
+    """The content between `BEGIN:name`, on `line`, and its end; only calendars and events keep their properties."""
 
     name: str
     line: int
@@ -146,7 +146,7 @@ class _Component:
     count: int = 0
 
     def put(self, line: str) -> str:
-        """Add a property; return what is wrong with it, "" if nothing is."""
+        """Add a property; return what is wrong with it, "" if nothing."""
         word, parameters, text = _parted(line)
         if self.name == "VEVENT":
             self.size, self.count = self.size + len(line), self.count + 1
@@ -163,20 +163,20 @@ class _Component:
 
 
 def _events(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
-    """Yield a record at the end of each event; what stands inside an event's alarms is passed over."""
+    """Yield a record at the end of each event; alarms inside events are ignored."""
     number, begun = 0, list[_Component]()
     for number, line in lines:
         wrong, hint = "", ""
         word, _, part = line.strip().upper().partition(":")
         if word == "BEGIN":
             begun.append(_Component(part, number))
-            wrong = f"more than {_DEEPEST} components stand inside one another" if len(begun) > _DEEPEST else ""
+            wrong = f"more than {_DEEPEST} components are nested" if len(begun) > _DEEPEST else ""
         elif not begun:
-            wrong = "this is no iCalendar file: BEGIN:VCALENDAR should stand here"
+            wrong = "this is not an iCalendar file: it should begin with BEGIN:VCALENDAR"
         elif word != "END":
             wrong, hint = begun[-1].put(line), _WRONG_FILE
         elif (ended := begun.pop()).name != part:
-            wrong = f"END:{part} stands where the {ended.name} of line {ended.line} should end"
+            wrong = f"there is END:{part} where the {ended.name} of line {ended.line} should end"
         elif part == "VEVENT":
             properties = _finished({**(begun[0].properties if begun else {}), **ended.properties})
             yield Record(RowLocation(f"{name}:{ended.line}", ended.line), properties)
@@ -226,7 +226,7 @@ def _value(word: str, text: str) -> str:
 
 
 def _finished(event: dict[str, Any]) -> dict[str, Any]:
-    """Make one text of each list, and give the end that follows from a DURATION (RFC 5545, section 3.6.1)."""
+    """Join each list to one text, and add the end computed from a DURATION (RFC 5545, section 3.6.1)."""
     for word in _LISTS.intersection(event):
         event[word][OWN_TEXT] = ";".join(event[word][OWN_TEXT])
     start, length = event.get("DTSTART"), event.get("DURATION")
@@ -237,9 +237,9 @@ def _finished(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_after(start: object, length: object) -> str:
-    """Return the ISO form of the day or moment at which an event ends, "" where its start or its length cannot be read.
+    """Return the ISO day or time at which an event ends, "" if its start or duration cannot be parsed.
 
-    An hour is one on the clocks of the start's zone: in the night in which they change, it may be off by what they skip.
+    Hours are counted on the wall clock of the start's zone, so across a clock change the end may be off by the change.
     """
     match = _DURATION.fullmatch(length.strip().upper()) if isinstance(length, str) else None
     if not isinstance(start, str) or match is None or not any(match.groups()):

@@ -1,6 +1,6 @@
-"""JSON and NDJSON documents cut into records while they are read: never more in memory than one record.
+"""Splits JSON and NDJSON documents into records as they are read, with one record in memory at a time.
 
-ijson is faster, but loses repeated names, line numbers, encodings and the text of numbers, and does not bound a record.
+ijson is faster, but loses repeated names, line numbers, encodings and the text of numbers, and does not limit a record.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _EACH = "*"
 _MOST_NAMES = 40
 _PIECE = 64 * 1024
 _LONGEST_PIECE = 1024 * 1024
-"""Characters that are read at once: what was read beyond a large record's end is no large record itself."""
+"""Characters read at once at most, so that text read beyond a record's end is not taken for a large record."""
 
 _LONGEST_TOKEN = 16
-"""Characters. An error so close to the end of what was read may be a number, word or escape that goes on."""
+"""Characters. An error this close to the end of the buffer may be an incomplete number, word or escape."""
 
 
 def read_json(spec: JsonSource | NdjsonSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
-    """Read JSON, in one document or one in each line; keeps the promises of `Source.read`."""
+    """Read JSON, as one document or one per line, under the contract of `Source.read`."""
     read = partial(_document_records, spec) if isinstance(spec, JsonSource) else partial(_line_records, spec)
     return read_record_file(spec, open_stored, asked, read)
 
 
 def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
-    """Yield the objects to which `records` leads, in their order, numbered from 1."""
+    """Yield the objects at the path `records` in order, numbered from 1."""
     steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(spec.records)]
     with decoded(file, spec.encoding or ("utf-8",)) as read:
         text = _JsonText(read, file.name)
@@ -54,10 +54,10 @@ def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
 
 
 def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
-    """Yield the objects of a file's lines, numbered by their line; blank lines hold none.
+    """Yield the objects of a file's lines, numbered by line; blank lines are skipped.
 
     Raises:
-        BadSourceError: not even the first line is JSON, or the last one breaks off.
+        BadSourceError: not even the first line is JSON, or the last one is cut off.
     """
     encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
     number, is_any, parser = 0, False, JsonParser()
@@ -73,7 +73,7 @@ def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
                 what = "cannot be read as one record" if isinstance(error, TooWideError) else "is not JSON"
                 record = Record(origin, {}, f"this line {what}: {error}", line)
             if record.problem and not is_any:
-                hint = "is it one document over several lines? Then say `kind: json`"
+                hint = "if it is one document over several lines, write `kind: json`"
                 raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
             is_any = is_any or bool(record.value)
             if record.problem and not line.endswith(("\n", "\r")):
@@ -91,7 +91,7 @@ def _record(parser: JsonParser, origin: RowLocation, value: Any, line: str = "")
 
 
 def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
-    """Follow the steps and yield each value that they lead to, with its line; `is_certain`: there must be one."""
+    """Yield each value at the path `steps`, with its line; `is_certain`: there must be at least one."""
     if steps and steps[0] != _EACH:
         yield from _member(text, steps[0], steps[1:], is_certain=is_certain)
     elif steps or text.peek() == "[":
@@ -103,7 +103,7 @@ def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterato
 
 def _items(text: _JsonText, steps: Sequence[str]) -> Iterator[tuple[Any, int]]:
     if text.peek() != "[":
-        raise text.bad(_no_list(text), hint="say in `source.records` the way to them, like `data.events`")
+        raise text.bad(_no_list(text), hint="write the path to them in `source.records`, like `data.events`")
     text.skip("[")
     while text.peek() != "]":
         line = text.line
@@ -117,15 +117,15 @@ def _items(text: _JsonText, steps: Sequence[str]) -> Iterator[tuple[Any, int]]:
 
 
 def _no_list(text: _JsonText) -> str:
-    what = "a list of records should begin here"
+    what = "expected a list of records here"
     if text.peek() != "{":
         return what
     lists = [short(key) for key in _keys(text) if _pass_over(text)]
-    return f"{what}, and an object does; lists stand under {', '.join(lists[:_MOST_NAMES]) or 'none of its keys'}"
+    return f"{what}, not an object; there are lists under {', '.join(lists[:_MOST_NAMES]) or 'none of its keys'}"
 
 
 def _keys(text: _JsonText) -> Iterator[str]:
-    """Yield the keys of the object that stands here; the caller reads each one's value."""
+    """Yield the keys of the object at the current position; the caller reads each key's value."""
     text.skip("{")
     while text.peek() != "}":
         key = str(text.value())
@@ -137,7 +137,7 @@ def _keys(text: _JsonText) -> Iterator[str]:
 
 
 def _pass_over(text: _JsonText) -> bool:
-    """Read the value that stands here; of a list no more than one item is held. Return whether it is a list."""
+    """Skip the value at the current position, with at most one item of a list in memory. Return whether it is a list."""
     is_list = text.peek() == "["
     if is_list:
         deque(_items(text, ()), maxlen=0)
@@ -161,7 +161,7 @@ def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: boo
 
 
 class _JsonText:
-    """The text still to be read, as values and punctuation."""
+    """The remaining text, read as values and punctuation."""
 
     def __init__(self, read: ReadText, name: str) -> None:
         self.parser = JsonParser()
@@ -174,13 +174,13 @@ class _JsonText:
 
     @property
     def line(self) -> int:
-        """The line that is being read, from 1."""
+        """The current line, from 1."""
         self._line += self._buffer.count("\n", self._counted, self._place)
         self._counted = self._place
         return self._line
 
     def peek(self) -> str:
-        """Return the next character that is no space, "" at the end."""
+        """Return the next character that is not white space, "" at the end."""
         while True:
             self._place = _SPACE.match(self._buffer, self._place).end()  # type: ignore[union-attr] # it matches anything
             if self._place < len(self._buffer):
@@ -189,13 +189,13 @@ class _JsonText:
                 return ""
 
     def skip(self, mark: str) -> None:
-        """Pass over a character that must stand here."""
+        """Skip an expected character."""
         if self.peek() != mark:
-            raise self._ended(f'"{mark}" should stand here')
+            raise self._ended(f'expected "{mark}" here')
         self._place += 1
 
     def value(self) -> Any:
-        """Read the value that stands here, whole."""
+        """Parse the value at the current position."""
         self.peek()
         while True:
             try:
@@ -216,13 +216,15 @@ class _JsonText:
                     return value
 
     def bad(self, message: str, *, hint: str = "the file may be cut off, or not be JSON at all") -> BadSourceError:
-        """Return the error for the place reached."""
+        """Return the error for the current position."""
         near = short(self._buffer[self._place : self._place + 40])
         found = f' (found: "{near}")' if near else ""
         return BadSourceError(f"{self._name}:{self.line}", f"{message}{found}", hint=hint)
 
     def _ended(self, message: str, *, is_open: bool = False) -> BadSourceError:
-        """Return the error for the place reached, which may be the end. `is_open`: a string that begins here has no end."""
+        """Return the error for the current position, or for the end of the file. `is_open`: a string that begins here is not
+        closed.
+        """
         error = self.bad(message)
         if not self._is_all or not (is_open or self._place >= len(self._buffer)):
             return error
@@ -237,7 +239,7 @@ class _JsonText:
         try:
             refuse_many_values(self._buffer, self._place)
         except TooWideError as error:
-            message = f"what begins here is one value that holds more than {MOST_VALUES} others"
+            message = f"the value that begins here holds more than {MOST_VALUES} others"
             raise self.bad(message, hint=_SINGLE_EVENTS) from error
         self.line  # noqa: B018  # counts the lines that are dropped now
         # Twice as much each time: a long record is not parsed over and over.

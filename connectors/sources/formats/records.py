@@ -1,4 +1,4 @@
-"""A file of records (JSON, NDJSON, XML, iCalendar) as a source: its columns gathered from the records, then a row for each."""
+"""Files of records (JSON, NDJSON, XML, iCalendar) as a source: collects columns from the records, then makes rows."""
 
 from __future__ import annotations
 
@@ -29,63 +29,63 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
 
 _SAMPLE = 1000
-"""Records from which the columns are gathered; more are read only while a wanted column has not been met."""
+"""Records from which columns are collected; more are read only while a wanted column is missing."""
 _HINT = "correct `source.records`: it should lead to the single events"
 _MOST_REPEATS = 100
 _DEEPEST = 50
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
 OWN_TEXT = ""
-"""The key under which an object holds a text of its own, beside what stands inside it."""
+"""The key of an object's own text, beside its members."""
 
 
-class Number(str):
-    """A number, as the text that stands in the file."""
+class NumberText(str):
+    """A number, with its text from the file."""
 
     __slots__ = ()
 
 
 class TooDeepError(ValueError):
-    """The value nests deeper than any list of events does."""
+    """The value nests too deeply."""
 
     def __init__(self) -> None:
         super().__init__("it nests too deeply")
 
 
 class TooWideError(ValueError):
-    """The record has more columns or values than any list of events, or a longer name for one."""
+    """The record has too many columns or values, or a name that is too long."""
 
 
 def refuse_many_values(text: str, start: int = 0) -> None:
-    """Refuse a text that may hold too many values, before any is built; marks inside of strings count too.
+    """Check that a text cannot have too many values before it is parsed; marks inside strings count too.
 
     Raises:
-        TooWideError: it does.
+        TooWideError: it may have too many.
     """
     if len(text) - start > MOST_VALUES and sum(text.count(mark, start) for mark in ",[{") > MOST_VALUES:
         raise TooWideError(f"it holds more than {MOST_VALUES} values")
 
 
 class Repeated(str):
-    """What a name that stands twice in one object says there, as `first | last`, where the two differ; `name` is that name."""
+    """The different values of a name that occurs twice in one object, as `first | last`; `name` is that name."""
 
     __slots__ = ("name",)
     name: str
 
 
 class JsonParser(json.JSONDecoder):
-    """Parses JSON texts. `has_repeats`: since this was last set to False, a name stood for two different things in one object."""
+    """Parses JSON texts. `has_repeats`: since it was last reset, a name had two different values in one object."""
 
     def __init__(self) -> None:
         self.has_repeats = False
         super().__init__(
-            parse_float=Number, parse_int=Number, parse_constant=Number, strict=False, object_pairs_hook=self._object
+            parse_float=NumberText, parse_int=NumberText, parse_constant=NumberText, strict=False, object_pairs_hook=self._object
         )
 
     def parse(self, text: str) -> Any:
-        """Return the value of a whole text.
+        """Parse a whole text.
 
         Raises:
-            ValueError: it is no JSON, nests too deeply, or holds too many values.
+            ValueError: it is not JSON, nests too deeply, or has too many values.
         """
         refuse_many_values(text)
         try:
@@ -96,7 +96,7 @@ class JsonParser(json.JSONDecoder):
             raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
 
     def take_repeats(self) -> bool:
-        """Return `has_repeats`, and set it to False."""
+        """Return `has_repeats` and reset it."""
         had, self.has_repeats = self.has_repeats, False
         return had
 
@@ -106,7 +106,7 @@ class JsonParser(json.JSONDecoder):
             return found
         last = dict(found)
         for name, value in pairs:
-            # To say the same twice does no harm.
+            # Equal values are no conflict.
             if type(value) is not type(last[name]) or value != last[name]:
                 self.has_repeats = True
                 try:
@@ -125,28 +125,26 @@ def _repeated_in(value: Any) -> Iterator[Repeated]:
 
 
 def with_repeats(row: SourceRow, values: Mapping[str, Any], wanted: Collection[str]) -> SourceRow:
-    """Add a problem for each of the `wanted` columns that is made of a `Repeated`, a warning for any other."""
+    """Add a problem for each of the `wanted` columns with a `Repeated` value, and a warning for other columns."""
     problems, warnings = dict[str, Reason](), dict[str, Reason]()
     for column, value in values.items():
         for repeated in islice(_repeated_in(value), 1):
-            hint = (
-                f'the name "{repeated.name}" stands twice in one object and says different things: each name may stand there once'
-            )
+            hint = f'the name "{repeated.name}" occurs twice in one object, with different values: use each name once'
             used = [name for name in wanted if name == column or name.startswith((f"{column}.", f"{column}["))]
             for name in used or [column]:
                 (problems if used else warnings)[name] = Reason(ReasonCode.BAD_TEXT, "", name, repeated, hint)
     if len(problems) + len(warnings) > _MOST_REPEATS:
-        hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
+        hint = f"more than {_MOST_REPEATS} names occur twice in its objects, with different values"
         problems, warnings = {"": Reason(ReasonCode.BAD_TEXT, "", "", "", hint)}, {}
     return replace(row, problems=(*row.problems, *problems.values()), warnings=(*row.warnings, *warnings.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Flattener:
-    """How one source's nested values become cells.
+    """Converts nested values of a source to cells.
 
-    `picks` are the wanted columns that reach into lists (`images[0].url`), with their steps; `separators` join the lists of
-    plain values of some columns into one text.
+    `picks`: wanted columns that reach into lists (`images[0].url`), with their steps; `separators`: how to join the lists of
+    plain values of a column.
     """
 
     picks: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
@@ -171,7 +169,7 @@ class Flattener:
         if len(path) > LONGEST_NAME:
             raise TooWideError(f'the name "{path[:100]}…" is longer than {LONGEST_NAME} characters')
         if len(found) > MOST_COLUMNS:
-            raise TooWideError(f"it has more than {MOST_COLUMNS} different names; so many columns are never meant")
+            raise TooWideError(f"it has more than {MOST_COLUMNS} different names, too many for columns")
         if isinstance(value, dict):
             if depth > _DEEPEST:
                 raise TooDeepError
@@ -181,7 +179,7 @@ class Flattener:
             found[path] = value
 
     def text(self, column: str, value: Any) -> str:
-        """Return the cell of a value; raises TooDeepError."""
+        """Return the cell for a value; raises TooDeepError."""
         if type(value) is str:
             return value
         if isinstance(value, list) and column in self.separators and not any(isinstance(item, dict | list) for item in value):
@@ -190,7 +188,7 @@ class Flattener:
 
 
 def picks_among(columns: Iterable[str], holder: str = "") -> dict[str, tuple[str | int, ...]]:
-    """Return the columns that reach into a list, each with its steps; `holder` is the first step of all of them."""
+    """Return the columns that reach into a list, with their steps; `holder` is the first step of all of them."""
     first = (holder,) if holder else ()
     return {
         column: (*first, *steps) for column in sorted(columns) if "[" in column and (steps := _steps(column.removeprefix(holder)))
@@ -205,7 +203,7 @@ def _steps(path: str) -> tuple[str | int, ...]:
 def _picked(value: Any, steps: Sequence[str | int]) -> Any:
     for step in steps:
         if isinstance(step, int):
-            # What stands there once is a list of one, as far as its author is concerned.
+            # A single element counts as a list of one: its author meant a list.
             items = value if isinstance(value, list) else [value]
             value = items[step] if step < len(items) else None
         else:
@@ -214,7 +212,7 @@ def _picked(value: Any, steps: Sequence[str | int]) -> Any:
 
 
 def text_of(value: Any, depth: int = 0) -> str:
-    """Return a value as the text of a cell: lists and objects as JSON, `null` as "".
+    """Return a value as a cell's text: lists and objects as JSON, `null` as "".
 
     Raises:
         TooDeepError: it nests too deeply.
@@ -226,15 +224,15 @@ def text_of(value: Any, depth: int = 0) -> str:
         return f"{{{', '.join(named)}}}"
     if isinstance(value, list):
         return f"[{', '.join(text_of(one, depth + 1) for one in value)}]"
-    if isinstance(value, Number) or (isinstance(value, str) and not depth):
+    if isinstance(value, NumberText) or (isinstance(value, str) and not depth):
         return str(value)
     return "" if value is None and not depth else json.dumps(value, ensure_ascii=False)
 
 
 def with_json_cells(rows: Iterator[SourceRow], holders: Sequence[str], wanted: Sequence[str]) -> Iterator[SourceRow]:
-    """Put the wanted values beside the cells of the `holders`, which hold them as JSON.
+    """Add the wanted values inside the JSON cells of the columns `holders`.
 
-    A cell that is no JSON is a problem of its row.
+    A cell that is not JSON is a problem of its row.
     """
     parser = JsonParser()
     inside = {holder: [name for name in wanted if name.startswith((f"{holder}.", f"{holder}["))] for holder in holders}
@@ -259,7 +257,7 @@ def with_json_cells(rows: Iterator[SourceRow], holders: Sequence[str], wanted: S
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it stands in its file; `problem` is why it cannot be used, `found` what stands there then.
+    """A record of a file; `problem`: why it cannot be used, with its text in `found`.
 
     `has_repeats`: some of its values are `Repeated`.
     """
@@ -272,12 +270,14 @@ class Record:
 
 
 ReadRecords = Callable[[OpenedFile], Generator[Record]]
-"""Reads the records of an open file, from where it stands."""
+"""Reads the records of an open file from its current position."""
 
 
 @contextmanager
 def read_record_file(spec: RecordSource, open_stored: OpenStored, asked: ColumnRequest, read: ReadRecords) -> Iterator[Reading]:
-    """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
+    """Read a file of records under the contract of `Source.read`. A column that no record has is missing, unless there are no
+    records.
+    """
     with opened(open_stored, spec.member) as file:
         flattener = Flattener(picks_among(asked.columns), spec.join_lists)
         with file.detect_change():
@@ -305,7 +305,7 @@ def _present(records: Iterable[Record], flattener: Flattener, asked: ColumnReque
         except TooDeepError:
             continue
         if len(present) > MOST_COLUMNS:
-            message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
+            message = f"the records have more than {MOST_COLUMNS} different names, too many for columns"
             raise BadSourceError(str(record.origin), message, hint=_HINT)
         if number % _SAMPLE == 0 and not matched(tuple(present), asked).missing:
             break
@@ -319,7 +319,7 @@ def _rows(
     wanted: frozenset[str],
     encodings: Sequence[str],
 ) -> Iterator[SourceRow]:
-    """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
+    """Yield a row for each record. `pairs`: each column in the mapping's spelling and in the records'."""
     for record in records:
         problem, values = record.problem, dict[str, Any]()
         try:

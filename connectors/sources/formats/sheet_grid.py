@@ -1,4 +1,4 @@
-"""The rows of a sheet, wherever it is kept: areas, merged cells, what the format of a number makes of it, and source rows."""
+"""Rows of a sheet of any program: areas, merged cells, number formats, and conversion to source rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mappings.spec.source_words import LINK
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000
-"""Cells; what is merged over more is decoration, or an attempt to exhaust us."""
+"""The most cells of a merged area; larger ones are decoration or an attack."""
 
 _LONGEST_CODE = 255
-"""Characters of a format code that count; Excel takes no longer ones, and each cell would get as many leading zeros."""
+"""The most characters of a format code that are read; Excel allows no more, and each cell could get as many leading zeros."""
 
 _CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
@@ -32,7 +32,7 @@ _LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, a
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """What a cell's format makes of its number: a date, a time, both, a length of time, or digits with leading zeros."""
+    """What a cell's format makes of its number: a date, a time, both, a duration, or digits with leading zeros."""
 
     has_date: bool = False
     has_time: bool = False
@@ -47,18 +47,18 @@ class NumberFormat:
 
 @dataclass(frozen=True, slots=True)
 class CellFault:
-    """Why a cell's value cannot be trusted: what a person sees there, and what would help."""
+    """Why a cell's value cannot be used: the text that a person sees there, and what to do."""
 
     found: str
     hint: str
 
 
 Calendar = Literal["sheets", "1900", "1904"]
-"""How days are counted: as Google does, or as a workbook says."""
+"""The day count: Google's, or one of a workbook's two."""
 
 
 def number_format(code: str) -> NumberFormat:
-    """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
+    """Parse a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
     first = code[:_LONGEST_CODE].split(";", 1)[0]
     is_elapsed = _ELAPSED.search(first) is not None
     plain = _NO_FORMAT.sub("", first).lower()
@@ -70,7 +70,7 @@ def number_format(code: str) -> NumberFormat:
 
 
 def number_text(raw: str, known: NumberFormat, calendar: Calendar) -> str | CellFault:
-    """Return what a cell with the number `raw` shows in its format, or why it shows nothing."""
+    """Return the text of a cell with the number `raw` in its format, or why it has none."""
     if known.is_plain or known.digits:
         number = plain_number(raw)
         return number.zfill(known.digits) if isinstance(number, str) and number.isdecimal() else number
@@ -96,7 +96,7 @@ def _clock(seconds: int, *, is_full: bool = False) -> str:
 
 
 def plain_number(raw: str) -> str | CellFault:
-    """Return a number as a person sees it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are not trusted."""
+    """Return a number as people see it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are a fault."""
     if len(raw) <= 15 and raw.isascii() and raw.isdecimal() and (raw[0] != "0" or raw == "0"):
         return raw
     try:
@@ -109,9 +109,9 @@ def plain_number(raw: str) -> str | CellFault:
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A row's cells from the first column on, as far as there are any; `faults` by their place in `cells`.
+    """The cells of a row from the first column to the last filled one; `faults` by their index in `cells`.
 
-    `links`: the links behind the cells, by the same places, where they were requested.
+    `links`: the links behind the cells by index, if requested.
     """
 
     number: int
@@ -122,7 +122,7 @@ class SheetRow:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A part of a sheet: columns and rows from 1, both ends included."""
+    """A range of columns and rows, counted from 1, both ends included."""
 
     left: int = 1
     top: int = 1
@@ -131,12 +131,12 @@ class Area:
 
     @property
     def size(self) -> int:
-        """How many cells it has."""
+        """The number of cells."""
         return (self.right - self.left + 1) * (self.bottom - self.top + 1)
 
     @classmethod
     def of(cls, text: str) -> Area:
-        """Read `B3:H200`, `A:F`, `A5` (from there on); "" is the whole sheet."""
+        """Parse `B3:H200`, `A:F`, `A5` (from there on); "" is the whole sheet."""
         first, _, last = text.partition(":")
         (left, top), (right, bottom) = _corner(first), _corner(last)
         return cls(left or 1, top or 1, right or LAST_COLUMN, bottom or LAST_ROW)
@@ -153,13 +153,13 @@ def cells_of(row: SheetRow | None) -> list[str] | None:
 
 
 def whole_rows(rows: Iterator[SheetRow], area: Area, merged: Sequence[Area] = ()) -> Iterator[SheetRow]:
-    """Yield the rows of an area down to the last that is not blank; blank ones too, and merged cells with their value."""
+    """Yield the rows of an area down to the last filled one, including blank rows; merged cells get their value."""
     rows = spread(_with_gaps(rows, area.top), merged, area) if merged else rows
     return _with_gaps((row for row in rows if any(row.cells) or row.faults), area.top)
 
 
 def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
-    """Put blank rows where numbers are passed over, from `top` on."""
+    """Insert blank rows for missing numbers, from `top` on."""
     due = top
     for row in rows:
         for number in range(due, row.number):
@@ -169,7 +169,7 @@ def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
 
 
 def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iterator[SheetRow]:
-    """Put the value of merged cells into each of them, as far as they lie in `area`, which the rows' cells begin with."""
+    """Copy the value of merged cells to each of them within `area`, in which the rows' cells begin."""
     by_top: defaultdict[int, list[Area]] = defaultdict(list)
     for one in merged:
         if one.size <= _LARGEST_MERGED:
@@ -180,7 +180,7 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
         width = sum(one.right - one.left + 1 for one, *_ in active)
         for one in by_top.pop(row.number, ()):
             width += one.right - one.left + 1
-            if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
+            if width <= LAST_COLUMN:  # overlapping areas, which no program writes
                 place = one.left - area.left
                 active.append((one, row.cells[place] if 0 <= place < len(row.cells) else "", row.links.get(place, "")))
         for one, value, link in active:
@@ -194,7 +194,7 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class SheetTop:
-    """The first rows of a sheet as they are stored, from row 1 on. `is_whole`: these are all. `name`: what people call it."""
+    """The first rows of a sheet as stored. `is_whole`: there are no more. `name`: for people."""
 
     name: str
     rows: Sequence[SheetRow]
@@ -202,9 +202,9 @@ class SheetTop:
     is_whole: bool
 
     def table(self, spec: GridSource, *, is_spread: bool) -> tuple[tuple[str, ...], list[Mapping[str, str]]]:
-        """Return the columns and the sound rows below the header of `spec`; `is_spread`: merged cells have their value in each.
+        """Return the columns and the faultless rows below the header of `spec`; `is_spread`: merged cells all get the value.
 
-        The addresses behind a column's texts are a column too.
+        Columns with links get an additional column of addresses.
 
         Raises:
             SyncError: there is no such header.
@@ -219,7 +219,7 @@ class SheetTop:
 
 
 def _leads_elsewhere(row: SheetRow, at: int) -> bool:
-    """Whether a web address stands behind a cell that does not show it."""
+    """Return whether a cell has a web address behind it that its text does not show."""
     link = row.links.get(at, "")
     return isinstance(link, str) and link.startswith("http") and link.rstrip("/") != row.cells[at].strip().rstrip("/")
 
@@ -232,9 +232,9 @@ def source_rows(
     wanted: frozenset[str],
     links: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[SourceRow]:
-    """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`.
+    """Convert sheet rows to source rows; `place` is the text before a row's number, such as `Programme!A`.
 
-    `links`: further columns, with the links behind the texts of the cells at these places.
+    `links`: additional columns with the links behind the cells at these indexes.
     """
     checks = RowChecks(spec, columns, wanted)
     width, blanks = len(columns), [""] * len(columns)
@@ -252,7 +252,7 @@ def source_rows(
 
 
 def _with_links(made: SourceRow, row: SheetRow, links: Mapping[str, int]) -> SourceRow:
-    """Add the columns of links; a cell without text has none, so that a blank row stays blank."""
+    """Add the columns of links; a cell without text has no link, so that a blank row stays blank."""
     filled = {at for at, text in enumerate(row.cells) if text}.union(row.faults)
     found = {name: row.links.get(at, "") if at in filled else "" for name, at in links.items()}
     faults = {name: link for name, link in found.items() if isinstance(link, CellFault)}

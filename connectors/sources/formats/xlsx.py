@@ -1,7 +1,7 @@
-"""A sheet of an Excel workbook as a source: the package of parts (ECMA-376, part 1, 12.3 and 18), its rows streamed.
+"""A sheet of an Excel workbook as a source: the package of parts (ECMA-376, part 1, 12.3 and 18), with rows streamed.
 
 python-calamine aborts the process on a hostile cell address, and loses error cells, uncalculated formulas and number formats;
-openpyxl loses uncalculated formulas and the day 60, and takes twice the time.
+openpyxl loses uncalculated formulas and day 60, and takes twice the time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mappings.spec.source import WorkbookSource
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _LINKED = re.compile(r'=?\s*HYPERLINK\(\s*"((?:[^"]|"")*)"\s*[,;)].*', re.IGNORECASE | re.DOTALL)
-_WORKED_OUT = "a formula works this link out: put the address itself behind the text"
+_WORKED_OUT = "a formula computes this link: enter the address itself"
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
 _DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
 BUILT_IN_FORMATS = {
@@ -53,7 +53,7 @@ BUILT_IN_FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class CellTexts:
-    """Makes text of the cells of one workbook."""
+    """Converts the cells of one workbook to text."""
 
     strings: Sequence[str]
     formats: Sequence[NumberFormat]
@@ -67,7 +67,7 @@ class CellTexts:
             case "s":
                 place = as_number(raw)
                 return (
-                    self.strings[place] if place < len(self.strings) else CellFault("", "the workbook is damaged: save it anew")
+                    self.strings[place] if place < len(self.strings) else CellFault("", "the workbook is damaged: save it again")
                 )
             case "n":
                 known = self.formats[style] if style < len(self.formats) else NumberFormat()
@@ -75,26 +75,26 @@ class CellTexts:
             case "b":
                 return "TRUE" if raw == "1" else "FALSE"
             case "e":
-                return CellFault(raw, "mend the formula, or put its value there")
+                return CellFault(raw, "correct the formula, or enter its value")
             case _:
                 return unescaped(raw)
 
 
 def as_number(text: str | None) -> int:
-    """Return a small number that stands in an attribute, 0 where none does."""
+    """Parse a small number in an attribute, 0 if there is none."""
     return int(text) if text and len(text) < 10 and text.isascii() and text.isdecimal() else 0
 
 
 def unescaped(text: str) -> str:
-    """Return a text without the escapes by which workbooks write characters that XML cannot (`_x000D_`)."""
+    """Return a text with the escapes decoded by which workbooks write characters that XML cannot contain (`_x000D_`)."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
 
 
 class SharedStrings(Sequence[str]):
-    """The shared strings, read as a listener of their part, without the phonetic readings beside them (`rPh`).
+    """The shared strings, read as a listener of their part, without phonetic hints (`rPh`).
 
-    Kept as UTF-8 in one buffer: a string object for each would take 50 bytes besides (budget 8). `held`: the characters of the
-    string that is being read; `size`: bytes of all.
+    They are stored as UTF-8 in one buffer: a string object for each would take another 50 bytes (budget 8). `held`: characters
+    of the string being read; `size`: bytes of all.
     """
 
     def __init__(self) -> None:
@@ -144,21 +144,21 @@ _MILLION = 2**20
 _CUT = "no workbook, or one that was cut off"
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
-    b"<": ("a web page or XML", "the address may ask for a login"),
+    b"<": ("a web page or XML", "download the file itself; its address may ask for a login"),
     b"%PDF": ("a PDF", "ask for the table as .xlsx"),
 }
 _SAVE_AGAIN = "open it in a spreadsheet program and save it again"
 _SAVE_AS_CSV = "save the sheet as CSV, which is read row by row"
-_NEVER_WRITTEN = "no spreadsheet program writes such: is it the right file?"
+_NEVER_WRITTEN = "no spreadsheet program writes this: is it the right file?"
 Links = dict[tuple[int, int], str]
-"""The addresses behind cells, by row and column."""
+"""The links behind cells, by row and column."""
 _BEYOND = "ZZZ"
-"""A column to the right of all that a sheet can have."""
+"""A column to the right of every possible one."""
 
 
 @contextmanager
 def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRequest) -> Iterator[Reading]:
-    """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
+    """Read a sheet under the contract of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
     with opened(open_stored, spec.member, unpacks=False) as file:
         with file.detect_change():
             package = XlsxPackage(file.stream, file.name, file.stored_bytes)
@@ -178,10 +178,10 @@ def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRe
 
 
 def read_top(spec: WorkbookSource, open_stored: OpenStored, most: int) -> grid.SheetTop:
-    """Read so many rows of a sheet at most, from its first one, with the links behind their cells.
+    """Read at most `most` rows from the top of a sheet, with the links behind their cells.
 
     Raises:
-        SyncError: as reading the source does.
+        SyncError: as on reading the source.
     """
     with opened(open_stored, spec.member, unpacks=False) as file:
         package = XlsxPackage(file.stream, file.name, file.stored_bytes)
@@ -195,13 +195,13 @@ def read_top(spec: WorkbookSource, open_stored: OpenStored, most: int) -> grid.S
 
 
 class XlsxPackage:
-    """An open workbook, a zip archive of XML parts. `name` is what people call the file."""
+    """An open workbook: a zip archive of XML parts. `name`: the file's name for people."""
 
     def __init__(self, stream: BinaryIO, name: str, stored_bytes: int) -> None:
-        """Open the package. `stored_bytes`: the size of the file that we were sent, which may be an archive around it.
+        """Open the package. `stored_bytes`: the size of the received file, which may be an archive around it.
 
         Raises:
-            BadSourceError: it is no workbook.
+            BadSourceError: it is not a workbook.
         """
         self.name = name
         self._stored_bytes = stored_bytes
@@ -224,10 +224,10 @@ class XlsxPackage:
         self._targets = self._relations(self._workbook)
 
     def parsed(self, part: str, *listeners: Callable[..., None]) -> Iterator[None]:
-        """Parse a part, and yield after each chunk of it; `listeners` are those of the parser.
+        """Parse a part, and yield after each chunk; `listeners` are those of the parser.
 
         Raises:
-            BadSourceError: it is missing, damaged, or unpacks without end.
+            BadSourceError: it is missing, damaged, or unpacks to too much.
         """
         info = self._zip.NameToInfo.get(part)
         if info is None:
@@ -238,14 +238,14 @@ class XlsxPackage:
             yield from XmlParser(place, *listeners).feed(iter(partial(stream.read, _CHUNK_BYTES), b""))
 
     def place_of(self, part: str) -> str:
-        """Return what people call a part."""
+        """Return the name of a part for messages."""
         return f"{self.name} ({part})"
 
     def elements(self, part: str, *names: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the elements of these names in a part, in their order: name and attributes, without prefixes.
+        """Yield the elements with these names in a part, in order: name and attributes, without prefixes.
 
         Raises:
-            BadSourceError: they are more than any workbook has.
+            BadSourceError: there are too many.
         """
         found: list[tuple[str, dict[str, str]]] = []
         count = 0
@@ -279,15 +279,15 @@ class XlsxPackage:
         if 0 < position <= len(names):
             return names[position - 1], sheets[names[position - 1]]
         near = process.extractOne(wanted, names, score_cutoff=60)
-        closest = f'; is "{near[0]}" meant?' if near else ""
+        closest = f'; did you mean "{near[0]}"?' if near else ""
         there = ", ".join(f'"{name}"' for name in names)
         raise BadSourceError(self.name, f'there is no sheet "{wanted}"', hint=f"its sheets are {there}{closest}")
 
     def cell_texts(self) -> CellTexts:
-        """Read the tables that every sheet of a workbook shares.
+        """Read the tables that all sheets of a workbook share.
 
         Raises:
-            BadSourceError: they are damaged, or hold more text than fits into memory.
+            BadSourceError: they are damaged, or have more text than fits into memory.
         """
         strings, part = SharedStrings(), self._part_of_kind("sharedStrings")
         for _ in self.parsed(part, strings.start, strings.end, strings.text) if part else ():
@@ -313,17 +313,17 @@ class XlsxPackage:
         return CellTexts(strings, formats, "1904" if is_1904 else "1900")
 
     def _part_of_kind(self, kind: str) -> str:
-        """Return the part that the workbook calls its `sharedStrings` or `styles`, "" if it has none."""
+        """Return the part with the workbook's `sharedStrings` or `styles`, "" if it has none."""
         usual = f"{posixpath.dirname(self._workbook)}/{kind}.xml".lstrip("/")
         named = (part for part in self._targets.values() if posixpath.basename(part).lower() == f"{kind.lower()}.xml")
         found = next(named, usual)
         return found if found in self._zip.NameToInfo else ""
 
     def links(self, part: str) -> Links:
-        """Return the addresses behind the cells of a sheet; a link to a place in the workbook is none.
+        """Return the web addresses behind the cells of a sheet, without links into the workbook.
 
         Raises:
-            BadSourceError: they are damaged, or stand behind more cells than any workbook means.
+            BadSourceError: they are damaged, or too many.
         """
         targets, found = self._targets_of(part), Links()
         for _, link in self.elements(part, "hyperlink"):
@@ -331,7 +331,7 @@ class XlsxPackage:
                 ref, anchor = link.get("ref", "").upper(), link.get("location", "")
                 area = Area.of(ref if ":" in ref else f"{ref}:{ref}")
                 if area.size + len(found) > MOST_VALUES:
-                    message = f"links stand behind more than {MOST_VALUES} cells"
+                    message = f"more than {MOST_VALUES} cells have links"
                     raise BadSourceError(self.place_of(part), message, hint="link the cells with a text only")
                 for cell in product(range(area.top, area.bottom + 1), range(area.left, area.right + 1)):
                     found.setdefault(cell, f"{address}#{anchor}" if anchor else address)
@@ -345,7 +345,7 @@ class XlsxPackage:
         }
 
     def _targets_of(self, part: str) -> dict[str, str]:
-        """Return what a part refers to, by the names that it uses, as it stands there."""
+        """Return the targets of a part's relations by id, as written there."""
         folder, base = posixpath.split(part)
         relations = posixpath.join(folder, "_rels", f"{base}.rels")
         if relations not in self._zip.NameToInfo:
@@ -354,7 +354,7 @@ class XlsxPackage:
 
 
 def _formula_link(formula: str) -> str | CellFault:
-    """Return the address that a formula HYPERLINK names, "" for a place in the workbook and for other formulas."""
+    """Return the address in a formula HYPERLINK, "" for a link into the workbook and for other formulas."""
     if "HYPERLINK(" not in formula.upper():
         return ""
     literal = _LINKED.fullmatch(formula)
@@ -364,10 +364,10 @@ def _formula_link(formula: str) -> str | CellFault:
 
 
 def _stored_rows(package: XlsxPackage, part: str, area: Area, links: Links | None = None) -> Iterator[SheetRow]:
-    """Yield the rows of the area that are there, by their true numbers; with the links behind their cells, unless None.
+    """Yield the stored rows of the area with their true numbers, and the links behind their cells unless `links` is None.
 
     Raises:
-        BadSourceError: the sheet is damaged, or unpacks without end.
+        BadSourceError: the sheet is damaged, or unpacks to too much.
     """
     rows = _Rows(package.cell_texts(), area, links)
     for _ in package.parsed(part, rows.start, rows.end, rows.text):
@@ -382,7 +382,7 @@ def _stored_rows(package: XlsxPackage, part: str, area: Area, links: Links | Non
 
 
 class _Rows:
-    """Makes rows of a sheet's XML. `size`: characters of the cell that is being read; `repeated`: rows out of order."""
+    """Builds rows from a sheet's XML. `size`: characters of the cell being read; `repeated`: rows out of order."""
 
     def __init__(self, texts: CellTexts, area: Area, links: Links | None) -> None:
         self.ready: list[SheetRow] = []
@@ -449,7 +449,7 @@ class _Rows:
             self.size += len(text)
 
     def _end_formula(self) -> None:
-        """Keep the link of a formula; cells that share one name it by its number, and the first of them has its text."""
+        """Keep the link of a formula; cells that share a formula refer to it by number, and the first of them has its text."""
         formula = "".join(self._parts)
         self._link = _formula_link(formula) if formula else self._shared.get(self._shared_by, "")
         if self._shared_by and self._link:

@@ -1,6 +1,6 @@
-"""XML: a document streamed as elements and text, and one cut into records with all that stands inside them as nested values.
+"""XML: streams a document as elements and text, and splits one into records with nested values.
 
-Entities are refused and nothing is fetched. lxml and defusedxml neither bound a tag, a name or a record, nor keep undecodable
+Entities are refused and nothing is fetched. lxml and defusedxml do not limit a tag, a name or a record, do not keep undecodable
 bytes visible, and are little faster.
 """
 
@@ -24,13 +24,13 @@ from mappings.spec.source import XmlSource
 from mappings.spec.source_words import is_text_encoding
 
 _DEEPEST = 200
-"""Elements inside one another. No table is deeper."""
+"""The most nested elements; no table is deeper."""
 
 _MOST_NAMES = 100_000
-"""Different names of elements and attributes: the parser keeps each of them."""
+"""The most different names of elements and attributes; the parser keeps each of them."""
 
 _MOST_DEFAULTS = 1_000
-"""Characters of the values that a document type gives to attributes, 50 for each at least: each element would repeat them."""
+"""The most characters of default attribute values in a document type, at least 50 for each: every element repeats them."""
 
 _WRONG_FILE = "no list of events does: is this the right file?"
 
@@ -43,11 +43,11 @@ _PIECE = 32 * 1024
 
 
 def _ignore(_text: str) -> None:
-    """Pass over what nothing is made of."""
+    """Ignore a text."""
 
 
 class XmlParser:
-    """Parses one document, once, and gives what stands in it to functions, in its order. `line` is where that begins."""
+    """Parses one document once, and calls functions for its parts in order. `line`: where the current part begins."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class XmlParser:
         *,
         encoding: str | None = None,
     ) -> None:
-        """`encoding` overrides what the document says of itself."""
+        """Create the parser; `encoding` overrides the document's own declaration."""
         self._name = name
         self._listen_to_start, self._listen_to_end = start, end
         self._names: dict[str, str] = {}
@@ -76,14 +76,14 @@ class XmlParser:
 
     @property
     def line(self) -> int:
-        """The line on which the present piece begins, from 1."""
+        """The line on which the current part begins, from 1."""
         return int(self._parser.CurrentLineNumber)
 
     def feed(self, chunks: Iterable[bytes]) -> Iterator[None]:
         """Parse one chunk after the other, and yield after each.
 
         Raises:
-            BadSourceError: this is no XML, ends early, declares entities, nests too deeply, or has endless tags or names.
+            BadSourceError: this is not XML, ends early, declares entities, nests too deeply, or has too long tags or names.
         """
         for chunk in chunks:
             self._parse(chunk, is_end=False)
@@ -102,7 +102,7 @@ class XmlParser:
         return BadSourceError(f"{self._name}:{self.line}", message, hint=hint)
 
     def _check_markup(self) -> None:
-        """Refuse markup that has not ended, which the parser holds and scans again with each piece, and too many names."""
+        """Refuse unfinished markup that is too long, which the parser scans again with each chunk, and too many names."""
         begun = self._parser.CurrentByteIndex if self._doctype is None else self._doctype
         if self._fed - begun > LONGEST_MARKUP:
             raise self._bad(f"a tag, comment or document type is longer than {LONGEST_MARKUP // 2**20} million bytes")
@@ -117,7 +117,7 @@ class XmlParser:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self._bad(f"more than {_DEEPEST} elements stand inside one another")
+            raise self._bad(f"more than {_DEEPEST} elements are nested")
         self._listen_to_start(name, attributes)
 
     def _end(self, name: str) -> None:
@@ -141,15 +141,15 @@ class XmlParser:
 
 
 def read_xml(spec: XmlSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
-    """Read the elements that `records` names; keeps the promises of `Source.read`."""
+    """Read the elements that `records` names under the contract of `Source.read`."""
     return read_record_file(spec, open_stored, asked, partial(_records, spec))
 
 
 def _records(spec: XmlSource, file: OpenedFile) -> Generator[Record]:
-    """Yield the elements that `records` names, in their order, numbered from 1.
+    """Yield the elements that `records` names in order, numbered from 1.
 
     Raises:
-        BadSourceError: this is no XML, or it has no such elements.
+        BadSourceError: this is not XML, or it has no such elements.
     """
     with decoded(file, spec.encoding or (_declared(file),)) as read:
         elements, number = _RecordElements(spec, file.name), 0
@@ -169,7 +169,9 @@ def _records(spec: XmlSource, file: OpenedFile) -> Generator[Record]:
 
 
 def _declared(file: OpenedFile) -> str:
-    """Return the encoding of a document without a byte order mark (XML 1.0, appendix F): its bytes go before what it declares."""
+    """Return the encoding of a document without a byte order mark (XML 1.0, appendix F); its first bytes take precedence over
+    its declaration.
+    """
     head = file.stream.read(300)
     file.stream.seek(0)
     for encoding in ("utf-16-le", "utf-16-be"):
@@ -178,7 +180,7 @@ def _declared(file: OpenedFile) -> str:
     found = _DECLARED.match(head)
     name = found[1].decode("ascii") if found else "utf-8"
     if not is_text_encoding(name):
-        raise BadSourceError(file.name, f'it says to be in "{name}", which is no encoding of text', hint="set `source.encoding`")
+        raise BadSourceError(file.name, f'it declares the encoding "{name}", which is not known', hint="set `source.encoding`")
     # A declaration of UTF-16 that can be read as ASCII is wrong: .NET writes it at the head of UTF-8.
     return name if "<?xml".encode(name).endswith(b"<?xml") else "utf-8"
 
@@ -188,7 +190,7 @@ def _as_read(text: str) -> str:
 
 
 class _RecordElements:
-    """Collects the records of a document. `is_plausible`: it may have none, as a list with nothing in it is no mistake."""
+    """Collects the records of a document. `is_plausible`: having no records is fine, since an empty list is not a mistake."""
 
     def __init__(self, spec: XmlSource, file: str) -> None:
         self.ready: list[tuple[int, Any]] = []
@@ -234,7 +236,7 @@ class _RecordElements:
             self._record.data(text)
 
     def _value(self, element: Element, *, is_record: bool = False) -> Any:
-        """Return the text of an element, or its attributes and children; all text within it stands beside them."""
+        """Return the text of an element, or its attributes and children with all text inside it as its own text."""
         if not len(element) and not element.attrib:
             return _as_read(element.text or "")
         inside: dict[str, Any] = {}
@@ -270,7 +272,7 @@ class _RecordElements:
 
 
 def _put(record: dict[str, Any], name: str, value: Any) -> None:
-    """Put a value beside those of the same name: elements repeat, and attributes may once their prefixes are dropped."""
+    """Add a value; values of the same name form a list: elements repeat, and attributes may once prefixes are dropped."""
     if name not in record:
         record[name] = value
     elif isinstance(record[name], list):

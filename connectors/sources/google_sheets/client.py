@@ -55,9 +55,9 @@ _LONG_PAUSE_S = 120.0
 
 
 def google_login(access: GoogleAccess, *, writes: bool = False) -> Credentials:
-    """Return our credentials with the fewest rights that suffice; no request is sent yet.
+    """Return the credentials with the least rights that suffice; no request is sent yet.
 
-    The scope for the metadata of files covers a file's version and its title, never its content.
+    The scope for file metadata covers a file's version and title, never its content.
 
     Raises:
         ConfigError: there are none, or the file cannot be used.
@@ -158,8 +158,8 @@ class GoogleClient(HTTPClient):
                 self._credentials.token = None
                 response = send()
         except TooManyRedirects as error:
-            hint = "check EVENTSYNC_SHEETS_URL: our token is never carried elsewhere"
-            raise SourceRefusedError(f"{what}: Google's address leads elsewhere", hint=hint) from error
+            hint = "check EVENTSYNC_SHEETS_URL: our token is sent to no other address"
+            raise SourceRefusedError(f"{what}: Google's address redirects elsewhere", hint=hint) from error
         except (RequestException, HTTPError, TransportError) as error:
             raise BusyError(f"{what}: Google did not answer ({type(error).__name__})", hint="run again later") from error
         except GoogleAuthError as error:

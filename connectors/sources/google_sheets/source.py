@@ -74,7 +74,9 @@ _ERROR = re.compile(r"#(?:[A-Z0-9/]+[!?]|N/A)")
 _POSITION = re.compile(r"#(\d{1,5})", re.ASCII)
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4
-_RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
+_RESTLESS = (
+    "run again when the sheet is not being edited; a formula that always changes (NOW, RAND) in a used column has the same effect"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ class SheetCopy:
         try:
             return read_header(self.spec.header, name, next_row, hint="check `source.range`"), count
         except EmptySourceError as error:
-            hint = "check `source.tab` and `source.range`, or ask whoever keeps the sheet"
+            hint = "check `source.tab` and `source.range`, or ask the sheet's owner"
             raise EmptySourceError(name, "no cell is filled in there", hint=hint) from error
 
     def fill(self, used: Sequence[int], name: str) -> None:
@@ -326,13 +328,12 @@ def read_google_sheet(
     *,
     asks_version: bool = True,
 ) -> Iterator[Reading]:
-    """Keep the promises of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
+    """Read a tab under the contract of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
 
     A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
-    its first row is requested; its stamp is the version by the Drive API, "" where we may not see that or where the tab
-    has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that still
-    has it costs this one request. `since`: the cursor of an earlier reading. `asks_version`: Drive is asked for the version,
-    which only a reader that keeps cursors needs.
+    its first row is requested; its stamp is the version by the Drive API, "" if we may not see that or if the tab has formulas,
+    which change without an edit. The version is also the cursor: an unchanged spreadsheet costs this one request. `since`: the
+    cursor of an earlier reading. `asks_version`: request the version from Drive, which only a reader that keeps cursors needs.
     """
     with (
         open_spreadsheet(spec, access, clock=clock) as spreadsheet,
@@ -381,7 +382,7 @@ def _read(
         yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns, links)
 
     def ending() -> Ending:
-        again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
+        again = f"{copy.part.tab.title} was edited while we read it, so it was read {copy.tries + 1} times"
         return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
     stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version

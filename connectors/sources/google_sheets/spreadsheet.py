@@ -33,8 +33,8 @@ _ERRORS = {
     "REF": "#REF!",
     "VALUE": "#VALUE!",
 }
-_FORMULA_HINT = "mend the formula, or put its value there"
-_LOADING_HINT = "the sheet was still working this out: the row is read again in the next run"
+_FORMULA_HINT = "correct the formula, or enter its value"
+_LOADING_HINT = "the sheet was still calculating this: the row is read again in the next run"
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'\N{RIGHT SINGLE QUOTATION MARK}"
 _MOMENTS = {
     "DATE": NumberFormat(has_date=True),
@@ -259,7 +259,7 @@ def find_spreadsheet(client: GoogleClient, title: str) -> tuple[str, str]:
         ids = ", ".join(file for file, _ in found)
         hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
         raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
-    hint = "is it shared with us, and its title spelt exactly so? The address from the browser is surer than a title"
+    hint = "check that it is shared with us under exactly this title; its address from the browser is safer than a title"
     raise SourceRefusedError(f'no spreadsheet that we may see is called "{title}"', hint=hint)
 
 

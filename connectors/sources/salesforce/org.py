@@ -34,7 +34,7 @@ from connectors.sources.contract import (
     SourceRefusedError,
     SourceUnavailableError,
 )
-from connectors.sources.formats.records import Number
+from connectors.sources.formats.records import NumberText
 from connectors.sources.rows import folded
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
 from mappings.errors import ConfigError, SyncError
@@ -65,7 +65,7 @@ _NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
 _LIMIT_HINT = "run again in an hour; other programs of the org use its daily requests too: `check --live` shows how many are left"
 _LATER = "run again later"
 NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
-_NO_LOGIN = "nothing says who we are to Salesforce"
+_NO_LOGIN = "no Salesforce login is set"
 _LOGINS_HINT = (
     "set SALESFORCE_USERNAME, SALESFORCE_PASSWORD and SALESFORCE_SECURITY_TOKEN; or SALESFORCE_USERNAME, SALESFORCE_CONSUMER_KEY"
     " and SALESFORCE_PRIVATEKEY_FILE (JWT); or SALESFORCE_CONSUMER_KEY, SALESFORCE_CONSUMER_SECRET and SALESFORCE_DOMAIN"
@@ -77,7 +77,7 @@ _LOGIN_HINTS = {
     "LOGIN_MUST_USE_SECURITY_TOKEN": "set SALESFORCE_SECURITY_TOKEN: it is sent by Salesforce when the user resets it",
     "API_DISABLED_FOR_ORG": "this edition of Salesforce, or this user, has no API: the permission is called API Enabled",
     "INVALID_OPERATION": "SOAP logins may be switched off in the org: use a connected app, with JWT or client credentials",
-    "invalid_grant": "check user, password or certificate, that the user is let into the connected app, and SALESFORCE_DOMAIN",
+    "invalid_grant": "check user, password or certificate, that the user may use the connected app, and SALESFORCE_DOMAIN",
     "invalid_client": "check SALESFORCE_CONSUMER_KEY and SALESFORCE_CONSUMER_SECRET",
     "invalid_client_id": "check SALESFORCE_CONSUMER_KEY; a new connected app needs ten minutes before it works",
     "unsupported_grant_type": "switch the flow on in the connected app",
@@ -145,7 +145,7 @@ def checked_url(url: str) -> str:
         message = "SALESFORCE_INSTANCE_URL is not the address of an org"
         raise ConfigError(message, hint="write it like https://example.my.salesforce.com")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        message = f"SALESFORCE_INSTANCE_URL ({parts.hostname}) is not encrypted, and passwords would travel to it"
+        message = f"SALESFORCE_INSTANCE_URL ({parts.hostname}) is not encrypted, so passwords could be read on the way"
         raise ConfigError(message, hint="write https:// instead of http://")
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -247,13 +247,13 @@ def _login_arguments(access: SalesforceAccess) -> dict[str, Any]:
 
 
 def _not_salesforce() -> SourceRefusedError:
-    message = "what answers our login does not answer as Salesforce does"
+    message = "the server that answered the login is not Salesforce"
     return SourceRefusedError(message, hint="check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL")
 
 
 def _login_error(code: str, text: str, session: OrgSession) -> SyncError:
     short = one_line(text)[:300]
-    message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
+    message = f"Salesforce refuses the login{f' ({code})' if code else ''}: {short or 'without a reason'}"
     if code == "UNKNOWN_EXCEPTION_CODE":
         # simple-salesforce's own word for an answer that holds neither a session nor a fault.
         return _not_salesforce()
@@ -304,10 +304,10 @@ class Org:
         self.session.close()
 
     def describe(self, name: str) -> Mapping[str, Any]:
-        """Return the description of an object as we may see it.
+        """Return the description of an object with the fields that we may see.
 
         Raises:
-            SourceRefusedError: there is no such object that we may see; the nearest one is named.
+            SourceRefusedError: there is no such object that we may see; the most similar one is named.
         """
         try:
             return self.call("GET", f"sobjects/{name}/describe", about=name)
@@ -315,7 +315,7 @@ class Org:
             if error.__cause__ is None or " 404" not in str(error):
                 raise
             known = [one["name"] for one in self.call("GET", "sobjects").get("sobjects", ())]
-            hint = "Objects of one's own end in __c; the user must be allowed to see the object"
+            hint = "the names of custom objects end in __c; the user must be allowed to see the object"
             message = f"Salesforce has no object {name} that our user may see"
             raise SourceRefusedError(message, hint=_with_nearest(name, known, hint)) from error
 
@@ -345,7 +345,7 @@ class Org:
         except _NewSessionRefusedError as error:
             raise LocatorLostError(str(error), hint=error.hint) from error
         if page.more == address:
-            raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint=_LATER)
+            raise SourceUnavailableError("Salesforce gave a page of records whose next page is itself", hint=_LATER)
         return page
 
     def limits(self) -> Mapping[str, Any]:
@@ -388,7 +388,7 @@ class Org:
             return request(self._opened())
         except SalesforceExpiredSession as error:
             if is_new:
-                message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
+                message = f"Salesforce accepted the login and then refused its session, when asked for {about}"
                 hint = "check the user's session settings: locked to an IP address, or to a domain"
                 raise _NewSessionRefusedError(message, hint=hint) from error
         except SalesforceError as error:
@@ -409,7 +409,7 @@ class Org:
                 instance=host,
                 session=self.session,
                 version=API_VERSION,
-                parse_float=Number,
+                parse_float=NumberText,
                 object_pairs_hook=dict,
             )
             # simple-salesforce asks for it; it makes pages half as large again.

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError
-from connectors.sources.formats.records import Number
+from connectors.sources.formats.records import NumberText
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import NO_SALESFORCE
 from mappings.errors import ConfigError, PermanentError
@@ -28,7 +28,7 @@ NAME_OF_SEVERAL = "Name"
 COMPOUND = frozenset({"address", "location"})
 """The types of fields that are several in one; they are asked for by their parts."""
 
-_ADVICE = "check the API names in Salesforce's set-up; a field that our user may not see is not there for us"
+_ADVICE = "check the API names in Salesforce's set-up; fields that the user may not see are missing"
 _NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?", re.ASCII)
 _RELATIVE_DATE = re.compile(r"[A-Z][A-Z_]{3,40}(?::\d{1,5})?", re.ASCII)
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
@@ -341,7 +341,7 @@ def _literal(field: Column, text: str) -> str:
         case _:
             return quoted(text)
     if not literal:
-        raise ValueError(f'"{text}" is no value of {field.path}, a {field.kind}: {hint}')
+        raise ValueError(f'"{text}" is not a value of {field.path}, a {field.kind}: {hint}')
     return literal
 
 
@@ -415,7 +415,7 @@ def number(text: str) -> str:
 def unknown(value: Any) -> str:
     """Return the cell of a value whose field's type is unknown, by its form."""
     match value:
-        case Number():
+        case NumberText():
             return number(value)
         case str():
             return moment(value) if _MOMENT.fullmatch(value) else value

@@ -60,7 +60,7 @@ _LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 _CHANGED = "the records came in another order when Salesforce had forgotten the query and was asked again"
 _LATER = "run again later"
-_NOT_ALL = "run again later; if it stays so, write api: rest"
+_NOT_ALL = "run again later; if it happens again, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 _BAD_QUERY = ("MALFORMED_QUERY", "INVALID_FIELD", "INVALID_TYPE", "No such column")
 
@@ -90,7 +90,7 @@ class OrgProbe:
 
     @property
     def requests(self) -> int | None:
-        """About how many requests a full read takes."""
+        """The estimated number of requests of a full read; None if the records cannot be counted."""
         if self.records is None:
             return None
         return ceil(self.records / CHUNK_ROWS) + _AROUND_A_JOB if self.in_bulk else max(1, ceil(self.records / PAGE_ROWS))
@@ -113,7 +113,7 @@ class OrgProbe:
 def read_salesforce(
     spec: SalesforceSource, asked: ColumnRequest, access: Access, cursor: str = "", clock: Clock = REAL_CLOCK
 ) -> Iterator[Reading]:
-    """Keep the promises of `Source.read`; `cursor` is that of an earlier reading, "" for none."""
+    """Read under the contract of `Source.read`; `cursor` is that of an earlier reading, "" for none."""
     with closing(Org(access, clock)) as org:
         with as_odd_answer(spec.place, "Salesforce"):
             selection = _selection(spec, asked, org)
@@ -395,7 +395,7 @@ class _Records:
                 if passed < yielded:
                     raise changed
                 return
-        raise SourceUnavailableError("Salesforce forgets the query again and again", hint="run again later, or name the object")
+        raise SourceUnavailableError("Salesforce dropped the query several times", hint="run again later, or name the object")
 
     def _pages(self, soql: str) -> Iterator[Texts]:
         readers = [self._reader(column) for column in self.selection.columns]
@@ -490,7 +490,7 @@ def _wait(org: Org, path: str) -> Mapping[str, Any]:
             message = f"Salesforce ended the query job as {job['state']}: {said}"
             if any(mark in said for mark in _BAD_QUERY):
                 raise BadSourceError("the query", message, hint="correct `source` in the mapping file")
-            raise SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
+            raise SourceUnavailableError(message, hint="run again later; if it happens again, narrow `source.where`")
         if clock.clock_s() - started > LONGEST_WAIT_S:
             message = f"a query job is not done after {LONGEST_WAIT_S / 3600:.0f} hours"
             raise SourceUnavailableError(message, hint="narrow `source.where`")

@@ -1,7 +1,7 @@
-"""What people decide stays: baselines, held rows as entries, removed events; duplicates are found over all feeds of a service.
+"""Adds permanent decisions: baselines, held rows as entries, removed events; duplicates are found over all feeds of a service.
 
-Delivered bodies become the baselines (NULL in the new columns says so). Rows that were held get entries of their own, with the
-decisions of `row_release`; their bodies follow with the next read. Destinations are normalised.
+Delivered bodies become the baselines (NULL in the new columns). Held rows get entries, with the decisions of `row_release`;
+their bodies follow with the next read. Destinations are normalised.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KEYS_BY_DESTINATION = {
     "notice_sent": "feed, recipient, cause",
     "backfill": "id",
 }
-"""Tables that name a destination, with what else is in their primary keys."""
+"""Tables with a destination, and the other columns of their primary keys."""
 _ENTRY = sa.table("ledger_entry", *map(sa.column, ("id", "scope_id", "body")), sa.column("ends_at", UtcTime()))
 _EARLIER = sa.table("earlier_event", *map(sa.column, ("entry_id", "revision", "body")), sa.column("ends_at", UtcTime()))
 
@@ -77,7 +77,9 @@ def _allow_new_states(connection: Connection) -> None:
 
 
 def _normalise_scopes(connection: Connection) -> None:
-    """Normalise destinations. Where two spellings of one service had the same namespace and feed, the older one is renamed."""
+    """Normalise the destinations of scopes. If two spellings of a service had the same namespace and feed, the older one is
+    renamed.
+    """
     youngest_first = (
         "SELECT scope.id, destination, feed FROM scope LEFT JOIN sync_run ON scope_id = scope.id"
         " GROUP BY scope.id, destination, feed ORDER BY max(started_at) IS NULL, max(started_at) DESC, scope.id"
@@ -101,7 +103,7 @@ def _normalise_scopes(connection: Connection) -> None:
 
 
 def _normalise_destinations(connection: Connection) -> None:
-    """Rename destinations elsewhere; what another spelling of the same service knows too is dropped."""
+    """Normalise the destinations in other tables; rows that exist under another spelling of the service are deleted."""
     for table, key in _KEYS_BY_DESTINATION.items():
         for old in connection.execute(sa.text(f"SELECT DISTINCT destination FROM {table} ORDER BY 1")).scalars().all():  # noqa: S608 # ours
             address, separator, namespace = old.rpartition("#")
@@ -133,7 +135,7 @@ def _fill_ends(connection: Connection) -> None:
 
 
 def _make_entries_of_held_rows(connection: Connection) -> None:
-    """Rows that the last read held, and those that a person decided on, get entries; what they ask for follows with a read."""
+    """Create entries for the rows that the last read held, and those with a decision; the next read adds their payloads."""
     decisions = sa.text("SELECT scope_id, row_key, decision, decided_at, decided_by FROM row_release")
     decided = {(row.scope_id, row.row_key): row for row in connection.execute(decisions)}
     held = sa.text(
@@ -172,7 +174,7 @@ def _make_entries_of_held_rows(connection: Connection) -> None:
 
 
 def _name_what_was_ignored(connection: Connection) -> None:
-    """Name once what a person ignored, which stays ignored: to a person on stderr, to a run in its log."""
+    """Report the ignored rows once, which stay ignored: on stderr for people, in the log for runs."""
     ignored = connection.exec_driver_sql(
         "SELECT scope.feed, ledger_entry.row_key FROM ledger_entry JOIN scope ON scope.id = ledger_entry.scope_id"
         " WHERE decision = 'ignore' ORDER BY scope.feed, ledger_entry.id"
@@ -184,6 +186,6 @@ def _name_what_was_ignored(connection: Connection) -> None:
 
 
 def _warn(what: str, **facts: Any) -> None:
-    """Log it; on stderr where no log is set up, as in a command that only reads."""
+    """Log a warning, on stderr if no log is configured, as in a command that only reads."""
     log = structlog.get_logger() if structlog.is_configured() else structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
     log.warning(what, **facts)

@@ -1,6 +1,6 @@
-"""Bodies are stored as they were sent: those that version 0.1 had packed are unpacked, and the packing dictionaries dropped.
+"""Stores bodies as sent: those packed by version 0.1 are unpacked, and the packing dictionaries dropped.
 
-Unchanged rows are known by their row digests, in place of the bytes of their records: the next read maps every row once.
+Unchanged rows are now recognised by row digests instead of the bytes of their records, so the next read maps every row once.
 """
 
 from __future__ import annotations

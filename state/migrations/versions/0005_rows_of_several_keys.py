@@ -1,4 +1,4 @@
-"""The keys that a row was met under, where a feed's rows may be known by several."""
+"""Adds the keys under which a row was met, for feeds whose rows have several possible keys."""
 
 from __future__ import annotations
 

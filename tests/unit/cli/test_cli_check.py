@@ -158,7 +158,7 @@ preview --only held => {rows: [{place: events.csv:7}]}
 # a fresh draft shows its events while its channel and its classifications are still to be filled in
 source ROWS
 eventsync init events.csv --feed fresh --zone Europe/Warsaw
-eventsync preview fresh => 0 | put the slug of one of your channels | "title": "Othello" | read 6
+eventsync preview fresh => 0 | write the slug of one of your channels | "title": "Othello" | read 6
 eventsync preview fresh => {lists: live, rows: {0: {event: {title: Jazz, classifications: [fill-in]}}}}
 eventsync explain fresh 1 => {outcomes: [{event: {title: Jazz}}]} | still to be filled in
 edit {channel: city-agenda} -> {channel: town-agenda}
@@ -300,7 +300,7 @@ WITH_CITIES = MAPPING.replace("placeId: krk", "placeId: {from: TITLE, do: [{look
 NAMED_STEPS = MAPPING.replace("do: [{map: {concert: music, play: theatre}}]", "do: [{use: genres}]")
 INCLUDED_STEPS = NAMED_STEPS.replace("key: [ID]", "include: [_shared.yaml]\nkey: [ID]")
 GENRES = "steps:\n  genres:\n    - map: {concert: music, play: theatre}\n"
-NO_PLAY = '"play": no row of events.csv asks for it; 50 rows looked at'
+NO_PLAY = '"play": no row of events.csv has it; 50 rows were checked'
 
 
 def _unasked(desk: Desk, mapping: str, rows: int = 50) -> list[tuple[str, str]]:
@@ -309,11 +309,11 @@ def _unasked(desk: Desk, mapping: str, rows: int = 50) -> list[tuple[str, str]]:
     (desk.folder / "feeds" / "cities.csv").write_text("city,id\nOpole,o\nGdynia,g\n\nSopot,s\nLubin,l\nKielce,k\n", "utf-8")
     desk.source([f"{number},OPOLE,2030-05-01,19:30,,concert" for number in range(rows)], HEADER)
     (found,) = (feed for feed in desk.told("check")["feeds"] if feed["feed"] == FEED)
-    return [(f"{one['line']}:{one['column']}", one["message"]) for one in found["warnings"] if "asks for" in one["message"]]
+    return [(f"{one['line']}:{one['column']}", one["message"]) for one in found["warnings"] if "no row of" in one["message"]]
 
 
 def test_entries_of_lookups_that_no_row_of_the_source_asks_for_are_named_with_their_lines(desk: Desk) -> None:
-    no_city = "cities.csv:3, 5 and 2 more: no row of events.csv asks for them; 50 rows looked at"
+    no_city = "cities.csv:3, 5 and 2 more: no row of events.csv has them; 50 rows were checked"
     assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY), ("20:64", no_city)]
     assert _unasked(desk, WITH_CITIES, 19) == [], "of so few rows nothing is said"
     assert _unasked(desk, WITH_CITIES.replace("equals: online", "is: missing")) == [], "nor of rows that a rule leaves out"

@@ -66,7 +66,7 @@ def test_a_portuguese_agenda_is_read_and_mapped_by_its_own_words(desk: Desk) -> 
     assert (feed["rows"][0]["cancelled"]["in"], event["status"], event["timezone"]) == (["cancelado"], "draft", "Europe/Lisbon")
     assert [sorted(example.keys() - {"row"}) for example in feed["examples"]] == [["event"], ["rejected"]]
     key = guess(said, "key")
-    assert (key["surety"], key["why"]) == ("sure", 'all 3 values of "REF" are there and different')
+    assert (key["surety"], key["why"]) == ("sure", 'all 3 values of "REF" are filled and different')
     warnings = desk.run("check", "drafted", "--json", code=0).document["feeds"][0]["warnings"]
     assert {"to be filled in" in warning["message"] for warning in warnings} == {True}
     account = desk.told("preview", "drafted")["account"]
@@ -75,7 +75,7 @@ def test_a_portuguese_agenda_is_read_and_mapped_by_its_own_words(desk: Desk) -> 
 
 def test_the_evidence_stands_beside_each_guess_and_columns_that_are_not_read_are_named(desk: Desk) -> None:
     drafted(desk, agenda(desk))
-    assert '# sure: "INICIO" is called so; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text_of(desk)
+    assert '# sure: "INICIO" is a usual name for it; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text_of(desk)
     assert '# likely: "CIDADE" is Lisboa in 2 of 3 rows\n  zone: Europe/Lisbon' in text_of(desk)
     rows = ("1;Fado;13/05/2030;à noite;A", "2;Jazz;14/05/2030;à tarde;")
     _, said = drafted(desk, agenda(desk, *rows, header="REF;NOME;INICIO;HORAS;SALA"))

@@ -118,7 +118,7 @@ BAD_ROWS = {
     "6,,2027-03-01,tba,,konzert": {
         "en": 'TITLE: This cell is empty.\nHOUR: "tba" is not a time of day.\nGENRE: "konzert" is not one of the words that we'
         " know here. | TITLE: Fill it in, or leave the row out until it is known.\nHOUR: Enter one like 19:30, or leave the row"
-        ' out until it is known.\nGENRE: Is "concert" meant? If not, tell us what it means.',
+        ' out until it is known.\nGENRE: Did you mean "concert"? If not, tell us what the word means.',
     },
 }
 

@@ -97,7 +97,7 @@ timezone: field.timezone = {type: string, enum: [UTC]} => one of `UTC`
 request: servers = [{url: "https://events.example.org/api/public/v2"}] => POST /api/public/v2/events
 request: created = {type: object, properties: {event: {type: object}}} => it has no `doc`
 request: schema.CreatedEvent.properties.id = {type: string, format: uuid} => `doc.id` is of the type `string`
-request: components.securitySchemes.apiKey = {type: apiKey, in: header, name: X-Api-Key} => no bearer key
+request: components.securitySchemes.apiKey = {type: apiKey, in: header, name: X-Api-Key} => not a bearer key
 request: create.parameters += {name: X-Tenant, in: header, required: true, schema: {type: string}} => `X-Tenant` is required
 request: create.requestBody.content = {application/x-www-form-urlencoded: {schema: {}}} => we send application/json
 request: create.parameters.0.schema.maxLength = 32 => at most 32 characters

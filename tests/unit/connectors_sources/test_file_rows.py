@@ -105,7 +105,7 @@ a line that is no JSON object :: {"a": 1}\n\n{"a": \n7\n :: wanted: a, kind: ndj
   ! 3 bad_text  {"a": \n ! 4 bad_text  7\n
 a name that stands twice rejects its row if the column is used
   :: [{"id": "1", "t": "A", "t": "B", "v": {"city": "X", "city": "Y"}}, {"id": "2", "t": "C"}]
-  :: wanted: id|t, kind: json, hint: the name "t" stands twice => id|t|v.city / 1 1|A | B|X | Y / 2 2|C| ! 1 bad_text t A | B
+  :: wanted: id|t, kind: json, hint: the name "t" occurs twice => id|t|v.city / 1 1|A | B|X | Y / 2 2|C| ! 1 bad_text t A | B
   ! 1 warning bad_text v.city X | Y
 a name that stands twice in a line :: {"id": "1", "t": "A", "t": "B"}\n{"id": "2", "t": "C"} :: wanted: t, kind: ndjson => id|t
   / 1 1|A | B / 2 2|C ! 1 bad_text t A | B
@@ -150,10 +150,10 @@ a way to the records that is not there :: {"meta": 1, "events": []} :: records: 
   => no: no "items"
 a list in place of lines of JSON :: [\n{"a": 1}\n] :: kind: ndjson => no: first line is no JSON object
 JSON with a word of its own :: [{"a": 1}, {"a": nope}] :: kind: json => no: :1: this is not JSON: Expecting value
-JSON without a comma :: [{"a": 1}\n {"a": 2}] :: kind: json => no: :2: "," should stand here
+JSON without a comma :: [{"a": 1}\n {"a": 2}] :: kind: json => no: :2: expected "," here
 JSON and more :: [{"a": 1}] more :: kind: json => no: something follows
-JSON with two lists :: {"events": [{"a": 1}], "venues": []} :: kind: json => no: lists stand under events, venues
-JSON without a list :: "text" :: kind: json => no: list of records should begin here
+JSON with two lists :: {"events": [{"a": 1}], "venues": []} :: kind: json => no: there are lists under events, venues
+JSON without a list :: "text" :: kind: json => no: expected a list of records here
 an entity that leads to a file :: <!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a> :: kind: xml
   => no: entity of its own
 an entity of another document :: <!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a> :: kind: xml
@@ -163,15 +163,15 @@ XML that breaks off :: <a><event> :: kind: xml => no: this is not XML here
 XML with tags in a wrong order :: <a><event></a></event> :: kind: xml => no: mismatched tag
 text in place of XML :: plain text :: kind: xml => no: this is not XML here
 XML without the element :: <a><happening/></a> :: kind: xml => no: there is no element event
-XML in idna :: <?xml version="1.0" encoding="idna"?><a/> :: kind: xml => no: no encoding of text
-XML in punycode :: <?xml version="1.0" encoding="punycode"?><a/> :: kind: xml => no: no encoding of text
-XML in undefined :: <?xml version="1.0" encoding="undefined"?><a/> :: kind: xml => no: no encoding of text
-XML in hex :: <?xml version="1.0" encoding="hex"?><a/> :: kind: xml => no: no encoding of text
-XML in no-such :: <?xml version="1.0" encoding="no-such"?><a/> :: kind: xml => no: no encoding of text
-text in place of a calendar :: hello :: kind: ics => no: no iCalendar file
+XML in idna :: <?xml version="1.0" encoding="idna"?><a/> :: kind: xml => no: which is not known
+XML in punycode :: <?xml version="1.0" encoding="punycode"?><a/> :: kind: xml => no: which is not known
+XML in undefined :: <?xml version="1.0" encoding="undefined"?><a/> :: kind: xml => no: which is not known
+XML in hex :: <?xml version="1.0" encoding="hex"?><a/> :: kind: xml => no: which is not known
+XML in no-such :: <?xml version="1.0" encoding="no-such"?><a/> :: kind: xml => no: which is not known
+text in place of a calendar :: hello :: kind: ics => no: not an iCalendar file
 a calendar that breaks off :: BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n :: kind: ics => no: :2: the file ends within the VEVENT
 an event without an end :: BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n :: kind: ics
-  => no: :3: END:VCALENDAR stands where the VEVENT of line 2 should end
+  => no: :3: there is END:VCALENDAR where the VEVENT of line 2 should end
 an undecodable header :: b:id,pr\xe9nom\n :: wanted: prénom => lacks: "prénom"
 two columns that differ in case only :: NAME,Name\nx,y\n :: wanted: name => lacks: "name"
 a required column that is absent :: id\n1\n :: required: [LINK] => lacks: "LINK"
@@ -222,7 +222,7 @@ LARGE: list[tuple[str, bytes | str, dict[str, Any], str]] = [
     ("JSON that nests too deeply", "[" * 100_000, {"kind": "json"}, "no: nests too deeply"),
     ("a giant record", '[{"a": "' + "x" * (70 * 2**20), {"kind": "json"}, "no: longer than 64 million"),
     ("XML that nests too deeply", "<a>" * 100_000, {"kind": "xml"}, "no: more than 200 elements"),
-    ("parts within parts", "BEGIN:X\n" * 100, {"kind": "ics"}, "no: stand inside one another"),
+    ("parts within parts", "BEGIN:X\n" * 100, {"kind": "ics"}, "no: are nested"),
 ]
 
 
@@ -325,7 +325,7 @@ def test_line_numbers_are_those_of_any_text_editor_and_rows_those_of_a_spreadshe
         content += ",".join(f'"{cell}"' for cell in record) + end
     rows = read(tmp_path, content)
     assert [row.location.number for row in rows] == expected
-    assert all(row.location.has_number(str(number)) for number, row in enumerate(rows, start=2))
+    assert all(row.location.shown_number == str(number) for number, row in enumerate(rows, start=2))
 
 
 @pytest.mark.parametrize(("marks", "encoding"), [(1, "utf-8"), (3, "utf-8"), (2, "utf-8-sig"), (1, "windows-1252"), (1, "ascii")])

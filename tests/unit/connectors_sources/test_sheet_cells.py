@@ -103,7 +103,7 @@ def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(
         used, unused = desk.rows("id", "day")
     (problem,) = used.problems
     assert (problem.code, problem.column, problem.found) == (ReasonCode.BAD_TEXT, "day", "#REF!")
-    assert "mend the formula" in problem.hint
+    assert "correct the formula" in problem.hint
     assert not unused.problems
     assert unused.cells["note"] == "#N/A"
 

@@ -53,7 +53,7 @@ REFUSALS: dict[str, tuple[Callable[[Desk], object], str, str]] = {
     "it is an office file": (lambda desk: setattr(desk.book, "is_office_file", True), "", "save it as Google Sheets"),
     "the key was deleted": (no_token("invalid_grant"), "invalid_grant", "make a new key"),
     "the account may not ask for these rights": (no_token("invalid_scope"), "does not give us the rights", ""),
-    "the answer leads elsewhere": (answering(302, headers=ELSEWHERE), "leads elsewhere", "never carried elsewhere"),
+    "the answer leads elsewhere": (answering(302, headers=ELSEWHERE), "redirects elsewhere", "sent to no other address"),
     "no token is good for long": (answering(401, "ranges=", times=9), "", "not accepted"),
 }
 

@@ -70,7 +70,11 @@ def test_a_cell_is_the_text_that_a_person_sees(tmp_path: Path, value: Any, shown
 @pytest.mark.parametrize(
     ("formula", "found", "hint"),
     [
-        *(("=1/0", "#DIV/0!", "mend the formula"), ("=NOPE!A1", "#REF!", "mend the formula"), ("=A9", "", "never calculated")),
+        *(
+            ("=1/0", "#DIV/0!", "correct the formula"),
+            ("=NOPE!A1", "#REF!", "correct the formula"),
+            ("=A9", "", "never calculated"),
+        ),
         ("", "918000000000000000", "15 digits"),
     ],
 )
@@ -134,7 +138,7 @@ def test_a_sheet_is_found_by_name_or_position_and_a_wrong_one_told(tmp_path: Pat
         assert column(rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet=name), "id") == [found]
     with pytest.raises(BadSourceError, match='no sheet "Venue"') as caught:
         rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet="Venue")
-    assert [part in caught.value.hint for part in ('"Programme", "Venues"', 'is "Venues" meant')] == [True, True]
+    assert [part in caught.value.hint for part in ('"Programme", "Venues"', 'did you mean "Venues"')] == [True, True]
 
 
 def test_notes_beside_the_table_reject_their_row_unless_the_mapping_says_cut(tmp_path: Path) -> None:
@@ -188,7 +192,7 @@ def test_the_link_behind_a_text_is_a_column_of_its_own(tmp_path: Path) -> None:
     assert (column(rows, "title.link"), list(rows[0].cells)) == (LINKS, ["id", "title", "note", "title.link"])
     (problem,) = (problem for row in rows for problem in row.problems)
     assert (problem.column, rows[2].problems) == ("title.link", (problem,))
-    assert "put the address itself behind the text" in problem.hint
+    assert "enter the address itself" in problem.hint
     assert column(sheet(tmp_path, linked, "TITLE.link", merged="spread"), "TITLE.link")[6:] == [LINKS[6], LINKS[6], ""]
     assert column(sheet(tmp_path, linked, "web", columns={"web": ["title.link"]}), "web") == LINKS
     assert column(sheet(tmp_path, linked, "#1.link", range="B1:B8"), "#1.link") == LINKS[:7]

@@ -125,7 +125,7 @@ def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:
         loaded(tmp_path, text)
     assert [(problem.line, problem.message, problem.hint) for problem in refused.value.problems] == [
         (3, '"windoes-1252" is not an encoding that Python knows', 'did you mean "windows-1252"?'),
-        (3, '";;" is not one character, and no line break', 'a tab is written "\\t"'),
+        (3, '";;" is not a single character (other than a line break)', 'write a tab as "\\t"'),
         (10, 'unknown step "colapse"', 'did you mean "collapse"?'),
     ]
 
@@ -173,15 +173,15 @@ def test_mistakes_in_named_steps_are_reported_where_they_are_written_and_once(bu
         build(top=steps, event=event)
     assert [(problem.line, problem.message) for problem in error.value.problems] == [
         (6, 'unknown step "trimm"'),
-        (6, "the named steps go in a circle: a -> b -> a"),
+        (6, "the named steps refer to each other in a circle: a -> b -> a"),
         (14, 'there are no steps "cc"'),
-        (14, '"use" stands for steps, and "on_error" is no part of it'),
+        (14, '"use" has no key "on_error"'),
     ]
 
 
 def test_ways_that_grow_without_end_are_cut_short(build: Build) -> None:
     steps = "steps:\n  s0: [trim, trim]\n" + "".join(f"  s{n}: [{{use: s{n - 1}}}, {{use: s{n - 1}}}]\n" for n in range(1, 40))
-    assert "longer than 500 steps" in mistakes(build, top=steps)
+    assert "more than 500 steps" in mistakes(build, top=steps)
 
 
 def test_mistakes_in_an_included_file_are_reported_with_its_name_and_its_lines(build: Build) -> None:
@@ -193,7 +193,7 @@ def test_mistakes_in_an_included_file_are_reported_with_its_name_and_its_lines(b
     messages = str(error.value)
     assert 'unknown step "daet", did you mean "date"?' in messages
     assert '"day" is named twice, first in common.yaml, line 2' in messages
-    assert 'shares let and steps, not "event"' in messages
+    assert 'may have let and steps, not "event"' in messages
     assert 'the file "gone.yaml" cannot be included' in messages
     assert [one.snippet for one in error.value.problems if "daet" in one.message] == ["  day: {from: DAY, do: [daet]}"]
 

@@ -95,7 +95,7 @@ def test_slugs_that_the_service_does_not_know_are_rejected_with_the_nearest_and_
     feed = mapper(event="channelId: {channel: {from: CHANNEL}}\nclassifications: [{from: KIND}]", directory=directory)
     outcome = feed(row(CHANNEL="town", KIND="musik"))
     assert said(outcome) == "channelId not_accepted CHANNEL; classifications not_accepted KIND"
-    assert rejected(outcome).reasons[1].hint == 'is "music" meant?'
+    assert rejected(outcome).reasons[1].hint == 'did you mean "music"?'
     assert event_of(feed(row(CHANNEL="city", KIND="music")))["channelId"] == 3
     with pytest.raises(ConfigError, match='the key has no channel "citty", did you mean "city"'):
         mapper(event="channelId: {channel: citty}", directory=directory)

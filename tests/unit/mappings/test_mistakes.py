@@ -33,17 +33,17 @@ event:
   approxLocation.city: {lookup: cities.csv, by: [PT, Lisboa]}
 """
 EXPECTED = [
-    (1, 7, '"Lisbon Agenda" is not written as it must be', "lower-case words joined by -"),
+    (1, 7, '"Lisbon Agenda" is not a valid name', "write lower-case words joined by -"),
     (2, 1, 'unknown key "sorce"', 'did you mean "source"?'),
     (3, 45, '"windoes-1252" is not an encoding that Python knows', "windows-1252"),
     (5, 18, '"61" is not a minute in a cron line', "minutes go from 0 to 59"),
     (5, 42, '"Europe/Lisbonn" is not a time zone', 'did you mean "Europe/Lisbon"?'),
     (7, 28, 'there is no "%Q" in a format', ""),
-    (8, 6, "the named values go in a circle: $a -> $b -> $a", ""),
+    (8, 6, "the named values refer to each other in a circle: $a -> $b -> $a", ""),
     (11, 35, '"(unclosed" is not a regular expression', ""),
     (15, 28, 'unknown step "trimm"', 'did you mean "trim"?'),
     (16, 23, 'unknown name "$dya"', 'did you mean "$day"?'),
-    (17, 13, '"Lisbon" is not accepted as timezone', "an IANA zone such as Europe/Lisbon would be accepted"),
+    (17, 13, '"Lisbon" is not accepted as timezone', "expected an IANA zone such as Europe/Lisbon"),
     (18, 33, 'unknown key "on_emty"', 'did you mean "on_empty"?'),
     (19, 33, 'there is no lookup file "cities.csv"', 'did you mean "city.csv"?'),
 ]
@@ -84,8 +84,8 @@ VALUES = cases(r"""
 title | {form: TITLE, do: [trim]} => unknown value "form", did you mean "from"?
 title | {from: TITLE, on_empty: ommit} => "ommit" is not among the choices, did you mean "omit"?
 classifications | [{chose: x}] => unknown value "chose", did you mean "choose"?
-approxLocation.city.placeId | {colour: red} => approxLocation.city.placeId is no object: write one of from, first_of
-approxLocation.city | {from: CITY} => approxLocation.city is an object, and this gives a text, one text belongs into
+approxLocation.city.placeId | {colour: red} => approxLocation.city.placeId is not an object: write one of from, first_of
+approxLocation.city | {from: CITY} => approxLocation.city is an object, and this gives a text, a text alone belongs in
 approxLocation.city | {lookup: kinds.csv, by: [{from: CITY}]} => :11:24: approxLocation.city is an object, and this gives a text
 approxLocation.city | {from: CITY, do: [{lookup: kinds.csv}]} => :11:24: approxLocation.city is an object, and this gives a text
 approxLocation.city | {lookup: cities.csv, by: {from: C}} => unknown field "mayor" in approxLocation.city
@@ -96,10 +96,10 @@ startAt | {at: {day: {from: START}, zone: UTC}} => a text does not fit here, a d
 startAt | {from: START, do: [{date: "%d %B"}]} => does not give a whole date, it needs year, month and day
 startAt | {from: START, do: [{time: "%I:%M"}]} => does not give a time of day, %I needs %p beside it
 startAt | {from: START, do: [{datetime: "%Y-%m-%d %H:%M %Z"}]} => zone names such as EST are ambiguous
-startAt | {from: START, do: [{date: "%Y-%m-%d"}]} => startAt is a moment, and a date is none, say where its
+startAt | {from: START, do: [{date: "%Y-%m-%d"}]} => startAt is a moment, not a date, give its time zone
 startAt | {in_zone: {moment: {from: S, do: [{iso: wall}]}, zone: UTC}} => a date and time without zone does not fit here
-at | clock: "7pm" => "7pm" does not fit here | clock: {from: C, do: [clock], on_empty: {use: "7pm"}} => "7pm" cannot stand in here
-at | sentinels: "00:00" ~ exclusive: true => sentinels and exclusive speak of whole days
+at | clock: "7pm" => "7pm" does not fit here | clock: {from: C, do: [clock], on_empty: {use: "7pm"}} => "7pm" cannot be used in
+at | sentinels: "00:00" ~ exclusive: true => sentinels and exclusive apply to whole days only
 at | all_day: "00:00", before_start: omit => before_start needs to know when the event starts
 at | all_day: "00:00", start: "x", before_start: next_day => next_day is for ends that have a clock
 at | all_day: "00:00", start: {from: FROM} => a text does not fit here | all_day: "00:00", before: omit => unknown key "before"
@@ -111,14 +111,14 @@ audience | {age: {from: A}} => extra: [audience]
 locatonName | {from: V} => :12:16: unknown field "locatonName" in the event, did you mean "locationName"?
 locationName | {when: {column: L, is: present}, require: x} => belong to an object in a list
 locationName | {for_each: {from: A}, as: item, give: $itme} => unknown name "$itme", did you mean "$item"
-locationName | {for_each: {from: A}, as: [a, b], give: $a} => and `for_each` not as many lists
+locationName | {for_each: {from: A}, as: [a, b], give: $a} => and `for_each` another number of lists
 locationName | {for_each: {from: A}, as: [a], give: x}\n  status: {from: $a} => unknown name "$a"
-locationName | {meta: run_date} => a day belongs to a zone
+locationName | {meta: run_date} => run_date needs a zone
 offers | [{nme: {from: P}}] => :12:18: unknown field "nme" in offers, did you mean "name"?
 offers | [{whn: {column: P, is: present}, name: x}] => unknown field "whn" in offers, did you mean "when"?
 offers | {for_each: {from: P, do: [{split: ','}]}, as: p, give: {nmae: $p}} => did you mean "name"?
 offers | [{url: {from: U}, price: {from: P}}] => extra: [offers.price] | {from: P} ~ tickets => this gives a text
-offers | [{require: [ur], url: {from: L}}] => :12:23: "ur" is no field of this object, did you mean "url"?
+offers | [{require: [ur], url: {from: L}}] => :12:23: this object has no field "ur", did you mean "url"?
 offers | [{when: {colum: L, is: present}, url: {from: L}}] => unknown key "colum", did you mean "column"?
 offers | {name: {from: P}} => this gives an object … [{name: ..., url: ...}]
 offers | [{from: P}] ~ {from: P, do: [{split: ','}]} => this gives a list of texts
@@ -130,15 +130,15 @@ locationName | {from: X, on_error: omit} => on_error never applies: nothing can 
 locationName | {from: X, do: [{date: "%Y-%m-%d", on_error: omit}], on_error: warn} => on_error never applies: nothing can refuse
 locationName | {from: X, do: [fix_mojibake], on_error: draft} => on_error never applies: nothing can refuse this value
 locationName | {from: X, do: [{map: {a: b}, on_miss: keep}], on_error: warn} => on_error never applies
-locationName | {from: X, do: [{map: {a: b}, on_miss: omit, on_error: warn}]} => on_miss and on_error say the same thing twice
+locationName | {from: X, do: [{map: {a: b}, on_miss: omit, on_error: warn}]} => on_miss and on_error mean the same
 locationName | {first_of: [{from: X}, Tickets], on_empty: omit} => on_empty never applies: one of these values is the same
 locationName | {join: [{from: X}, Tickets], on_error: omit} => on_error never applies
 locationName | {channel: city, on_empty: omit} => on_empty never applies: the channel is the same in every row
-do | date => the step "date" needs to know more, write it like {date: | {truncate: many} => a whole number is needed
+do | date => the step "date" needs parameters, write it like {date: | {truncate: many} => a whole number is needed
 do | {date: "%Y-%m-%d"}, trim => cannot be used here: it works on a text, and would get a date
 do | {lower: {locale: tr}} => or true beside other keys: {lower: true, locale: tr} | {split: ["", ","]} => a separator is empty
 do | {price: ",", take: []} => at least one entry is needed | {regex_extract: 'a{99999999999}'} => is not a regular expression
-do | {regex_extract: '('} => needs a backslash | {regex_replace: '(a)', with: '\2'} => "\2" cannot stand for a match
+do | {regex_extract: '('} => needs a backslash | {regex_replace: '(a)', with: '\2'} => "\2" is not a valid replacement
 do | {regex_extract: '(a)', group: 5} => there is no group 5 in the pattern | {split: ','}, {nth: 0} => there is no part 0
 do | {date: "%Y", locale: klingon} => "klingon" is not a language | {lookup: odd.csv, match: regex} => is not a regular expression
 do | {price: ",", currency: USDD} => "USDD" is not the ISO code of a currency, did you mean "USD"
@@ -154,7 +154,7 @@ do | {boolean: {'true': [x], 'false': [x]}} => cannot mean both … out of one o
 do | {time: '%H:%M'}, {plus: 2h} ~ {plus: 2h} => the step "plus" cannot be used here: it works on dates
 do | {date: '%d/%m/%Y'}, {plus: 2h} => a date has no hours to add to | {regex_extract: '(?<=a)b'} => has a look-behind, (?<=...)
 do | {date: '%d/%m/%Y'}, clock_of => a day alone has no time of day | {regex_extract: '(?>a)b'} => has an atomic group, (?>...)
-do | {regex_replace: 'a*?', with: x} => finds nothing, again and again | {regex_extract: '(a)\1'} => has a back-reference, \1
+do | {regex_replace: 'a*?', with: x} => matches the empty text everywhere | {regex_extract: '(a)\1'} => has a back-reference, \1
 do | {lookup: ahead.csv, match: regex} ~ {regex_all: 'a(?=b)'} ~ {regex_split: 'a(?=b)'} => has a look-ahead, (?=...), which RE2
 do | {regex_replace: 'a(?=b)', with: x} ~ {regex_extract: 'a(?=b)'} => has a look-ahead
 do | {regex_extract: 'a(?!b)'} => has a negative look-ahead, (?!...) | {regex_extract: '(?a)b'} => has the flags a, u and L
@@ -169,19 +169,19 @@ do | {regex_extract: '[a--b]'} => is not a regular expression: Possible set diff
 TOPS = cases(r"""
 rows | [{skipp: {column: A, is: missing}, because: x}] => unknown rule "skipp", did you mean "skip"?
 rows | [{skip: {column: A}, because: x}] => a condition needs a test | [{window: {horizon: 99999999999d}}] => is not a duration
-rows | [{skip: {column: A, before: 2026-01-01}, because: x}] => a column is text, and has no earlier
+rows | [{skip: {column: A, before: 2026-01-01}, because: x}] => a column is text: before and after
 rows | [{skip: {column: T, matches: 'a(?=b)'}, because: x}] => has a look-ahead
 rows | [{skip: {column: X, is: present, ignore: [case]}, because: x}] => ignore never applies
 rows | [{skip: {column: X, less: 5, ignore: case}, because: x}] => ignore never applies
 rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a pattern can ignore case only
 rows | [{window: {past: keep, on_longer: skip}}] => on_longer never applies
-let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is what distinguishes the events of a row
+let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is reserved: it distinguishes the events of a row
 let | {b: {from: $a}} => unknown name "$a"
-let | {day: {from: D}}\nrows: [{recur: {from: "2026-05-01", horizon: 9d}}] => :4:12: "$day" is what distinguishes the events
-examples | [{row: {ID: 1}}] => an example has one outcome | [{event: {title: x}}] => an example has a row, or several
+let | {day: {from: D}}\nrows: [{recur: {from: "2026-05-01", horizon: 9d}}] => :4:12: "$day" is reserved
+examples | [{row: {ID: 1}}] => an example needs one outcome | [{event: {title: x}}] => an example needs either row or rows
 examples | [{row: {ID: 1}, rejected: {title: requird}}] => did you mean "required"?
 publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon} => "soon" is not a duration
-publish | {brakes: {rejected: 5}} => "5" is more than the whole, write "5%" if that is meant
+publish | {brakes: {rejected: 5}} => "5" is more than 100%, write "5%" if that is meant
 publish | {on_change: reprt} => "reprt" is not among the choices, did you mean "report"?
 extra | [descripton] => :4:9: the event has no field "descripton" | [offers.price] => the event has no field "offers.price"
 extra | ['offers[0].url'] => "offers[0].url" is not a field of the event
@@ -198,14 +198,14 @@ RULES = cases(r"""
 5:19 | - recur: {from: {from: DAY}, horizon: 9d} => a date is needed here, not a text, do: [{date: "%Y-%m-%d"}]
 5:12 | - recur: {from: "2026-05-01", nth: 1, horizon: 9d} => nth counts weekdays, and none are given
 5:12 | - recur: {from: "2026-05-01", rrule: {from: R}, weekdays: MO, horizon: 9d} => rrule and weekdays say the same thing twice
-5:12 | - recur: {until: '2026-05-01'} => a recurrence begins on a day, or names all of its days, write from, or days
-5:12 | - recur: {days: {from: DAY}, until: '2026-05-01'} => days are all there are: until, weekdays, rrule and extra
-5:14 | - explode: {columns: A} => the items are separated by something, or they are JSON, write by: ";" or json: true
+5:12 | - recur: {until: '2026-05-01'} => a recurrence needs its first day, or all of its days, write from, or days
+5:12 | - recur: {days: {from: DAY}, until: '2026-05-01'} => days lists all days: leave out until, weekdays, rrule and extra
+5:14 | - explode: {columns: A} => explode needs either by, the separator, or json: true, write by: ";" or json: true
 5: | - explode: {columns: A, by: ';', key: B} => the key names a column that is not exploded, there are A
-5: | - explode: {columns: [A, B], json: true} => one column can hold a JSON array
-6:5 | - recur: {from: "2026-05-01", horizon: 9d}\n  - explode: {columns: A, by: ";"} => explode comes before recur, each item may
-6:5 | - window: {}\n  - window: {} => the rule "window" stands twice, one of them is enough
-6:5 | - group: {collect: offers}\n  - duplicates: {keep: first} => group and duplicates do not go together
+5: | - explode: {columns: [A, B], json: true} => json: true works on one column only
+6:5 | - recur: {from: "2026-05-01", horizon: 9d}\n  - explode: {columns: A, by: ";"} => explode must come before recur, move it up
+6:5 | - window: {}\n  - window: {} => the rule "window" occurs twice, keep one of them
+6:5 | - group: {collect: offers}\n  - duplicates: {keep: first} => group and duplicates cannot be combined
 5:22 | - group: {collect: oferrs} => the event has no field "oferrs", the fields of the event are channelId, title
 5: | - duplicates: {keep: newest} => `by` and `keep: newest` belong together, write both, or neither
 5:36 | - duplicates: {keep: newest, by: UPDATED} => a date, a moment or a number is needed, to decide which row is newest
@@ -234,7 +234,7 @@ salesforce | object: E, where: {field: Name, value: [x, y]} => compares with one
 salesforce | object: E, where: {field: Name, op: inclueds, value: x} => is not a comparison … did you mean "includes"
 salesforce | object: E, incremental: {overlapp: 5m} => did you mean "overlap"
 salesforce | object: E, incremental: {overlap: -5m} => without the minus
-salesforce | object: E, incremental: {full_every: 0s} => longer than nothing
+salesforce | object: E, incremental: {full_every: 0s} => more than zero
 """)
 
 
@@ -275,11 +275,11 @@ def test_a_mistake_in_a_source_is_reported_with_what_is_meant(tmp_path: Path, ki
         ("  title: {from: TITLE}\n", "", 'the event lacks the required field "title"'),
         ("  title: {from: TITLE}\n", "  tittle: {from: TITLE}\n", 'is it written as "tittle"?'),
         ("city.placeId: pt-lisboa\n", "city.name: Lisboa\n", '"approxLocation.city.placeId"'),
-        ("key: [ID]", "key: [ID]\nkey: [ID]", 'the key "key" stands twice, first in line 3'),
+        ("key: [ID]", "key: [ID]\nkey: [ID]", 'the key "key" occurs twice, first in line 3'),
         ("key: [ID]", 'key: [""]', ":3:7: "),
-        ("  title", "\ttitle", "6:1: this is not YAML: a tab stands here, indent with spaces"),
+        ("  title", "\ttitle", "6:1: this is not YAML: there is a tab here: indent with spaces"),
         ("{from: TITLE}", "[broken", "this is not YAML"),
-        ("key: [ID]", "owner: Jo\x07o", "3:10: this is not YAML: a control character stands here"),
+        ("key: [ID]", "owner: Jo\x07o", "3:10: this is not YAML: there is a control character here"),
         ("key: [ID]", "owner: Jo\udce3o", "3:10: the file is not UTF-8 from here on"),
     ],
 )
@@ -333,20 +333,20 @@ def warned(build: Build, **parts: object) -> list[str]:
 
 
 UNWISE = cases(r"""
-rows | [{skip: {column: A, in: [x, y]}, because: 1}, {skip: {column: A, equals: x}, because: 2}] => rule 1 has left out
-rows | [{skip: {column: A, is: present}, because: 1}, {skip: {column: A, matches: x}, because: 2}] => rule 1 has left out
-rows | [{keep: {column: A, equals: x}, because: 1}, {keep: {column: A, in: [x, y]}, because: 2}] => rule 1 has left out
+rows | [{skip: {column: A, in: [x, y]}, because: 1}, {skip: {column: A, equals: x}, because: 2}] => rule 1 leaves out
+rows | [{skip: {column: A, is: present}, because: 1}, {skip: {column: A, matches: x}, because: 2}] => rule 1 leaves out
+rows | [{keep: {column: A, equals: x}, because: 1}, {keep: {column: A, in: [x, y]}, because: 2}] => rule 1 leaves out
 rows | [{skip: {column: A, equals: x}, because: 1}, {skip: {column: A, in: [x, y]}, because: 2}] => NOTHING
 rows | [{skip: {column: A, equals: x, ignore: case}, because: 1}, {skip: {column: A, equals: x2}, because: 2}] => NOTHING
 rows | [{skip: {column: A, equals: x}, because: 1}, {skip: {column: B, equals: x}, because: 2}] => NOTHING
 rows | [{skip: {not: {column: A, equals: x}}, because: 1}, {skip: {column: A, equals: x}, because: 2}] => NOTHING
 let | {spare: {from: A}} => nothing uses the named value "spare"
-locationName | {choose: [{when: {column: A, in: x}, then: x}, {when: {column: A, equals: x}, then: y}]} => branch 1 is
+locationName | {choose: [{when: {column: A, in: x}, then: x}, {when: {column: A, equals: x}, then: y}]} => branch 1 takes
 locationName | {from: S, do: [{date: ["%d/%m/%Y", "%Y-%m-%d", "%m/%d/%Y"]}]} => "%d/%m/%Y" and "%m/%d/%Y" both fit 03/04
 locationName | {from: S, do: [{date: ["%d/%m/%Y", "%m/%d/%Y"]}]} => keep the one that the partner writes
 locationName | {from: A, do: [trim, trim]} => the step "trim" does nothing a second time
 locationName | {from: A, do: [collapse, trim]} => the step "trim" does nothing after "collapse"
-locationName | {from: A, do: [lower, {map: {Jazz: music}}]} => "Jazz" is never met: the step "lower" comes before, write "jazz"
+locationName | {from: A, do: [lower, {map: {Jazz: music}}]} => "Jazz" never matches: the step "lower" comes before, write "jazz"
 locationName | fill-in => a value is still to be filled in ("fill-in")
 classifications | {from: KIND, do: [{map: {a: fill-in, b: fill-in, c: music}}]} => 2 values are still to be filled in
 classifications | {from: KIND, do: [{map: {a: fill-in, b: fill-in, c: music}}]} => eventsync check --live

@@ -135,7 +135,7 @@ def test_a_rule_about_the_day_before_the_recurrence_looks_at_the_rows_own_day(ru
         assert by_key(ruled(rules).outcomes(row(FIRST=first))) == becomes
     itself = "{choose: [{when: {column: A, is: present}, then: $day}], otherwise: $last}"
     top = LET.replace('{from: FIRST, do: [{date: "%Y-%m-%d"}]}', itself) + rules
-    assert "$day cannot say on which day a recurrence begins" in mistakes(build, top=top, event=STARTS)
+    assert "$day cannot be the first day of a recurrence" in mistakes(build, top=top, event=STARTS)
 
 
 AT_DAY = """startAt:
@@ -186,8 +186,8 @@ def test_a_json_array_is_one_event_for_each_object(ruled: Mapper, row: Row) -> N
     assert mapper.columns >= {"ID", "TITLE", "DATES", "TIMES"}
     (twice,) = mapper.outcomes(row(DATES='[{"id": 7, "id": 8}]'))
     assert isinstance(twice, Rejection)
-    assert 'the name "id" stands twice' in twice.reasons[0].hint
-    assert 'the name "id" stands twice' not in str(mapper.outcomes(row(DATES='[{"id": 7, "id": 7}]')))
+    assert 'the name "id" occurs twice' in twice.reasons[0].hint
+    assert 'the name "id" occurs twice' not in str(mapper.outcomes(row(DATES='[{"id": 7, "id": 7}]')))
 
 
 def test_each_item_may_have_days_of_its_own(ruled: Mapper, row: Row) -> None:
@@ -380,4 +380,4 @@ def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> N
     assert isinstance(outcome, Rejection)
     (reason,) = outcome.reasons
     assert (reason.found, reason.value) == ("2036-07-01T18:00:00+01:00", "3653 days")
-    assert reason.hint == "at most 400 days from start to end would be accepted"
+    assert reason.hint == "at most 400 days from start to end are allowed"

@@ -29,13 +29,13 @@ def test_a_plain_query_is_counted_without_its_columns_and_order() -> None:
 
 
 REFUSED = """
-EMPTY ~ DELETE FROM Event__c ~ SELECT Id FROM A; SELECT Id FROM B ~ SELECT Id FROM A SELECT Id FROM B => only a query that reads
+EMPTY ~ DELETE FROM Event__c ~ SELECT Id FROM A; SELECT Id FROM B ~ SELECT Id FROM A SELECT Id FROM B => only one SELECT
 SELECT FROM Event__c ~ SELECT Id => lacks its columns
 SELECT Id, FROM Event__c => missing between two commas
-SELECT Id FROM Event__c FOR UPDATE => leaves marks or locks
+SELECT Id FROM Event__c FOR UPDATE => marks or locks
 SELECT Id FROM Event__c WHERE Name = 'x ~ SELECT Id FROM Event__c WHERE (Name = 'x' ~ LONG => never closed
 SELECT Id) FROM Event__c => never opened
-SELECT FIELDS(ALL) FROM Event__c LIMIT 200 ~ SELECT TYPEOF What WHEN Account THEN Phone END FROM Event => cannot be told
+SELECT FIELDS(ALL) FROM Event__c LIMIT 200 ~ SELECT TYPEOF What WHEN Account THEN Phone END FROM Event => are not known before
 SELECT Id, id FROM Event__c => one name
 SELECT Id FROM Event__c, Other__c => several objects
 SELECT Id a b FROM Event__c => not a column

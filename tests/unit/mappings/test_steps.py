@@ -150,7 +150,7 @@ fix_mojibake | «CAFÉ» ~ “MANHÔ ~ Niño Ã ~ naïve ~ CafÃ© in Łódź =>
 zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york => America/New_York | Japan => Asia/Tokyo
 zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
 zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
-{country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! is "Germany" meant?
+{country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! did you mean "Germany"?
 {country: [en, de, pt, local]} | schweiz ~ suisse ~ ch ~ che => CH | de ~ deu => DE | pt ~ prt => PT | gb ~ gbr => GB
 {country: [en, de, pt, local]} | ci ~ civ => CI | kr ~ kor => KR | us ~ usa => US | ie ~ irl => IE
 {country: [xx]} | x => ! "xx" is not a language
@@ -185,18 +185,18 @@ PRICES = cases("""
 , | Entrada: 5  euros Descuentos disponibles ~ 5,- € => 5 5 EUR | 2,00 euros => 2.00 2.00 EUR | 10\u202f000 zł => 10000 10000 PLN
 , | 5 a 10 reais => 5 10 BRL | R$ 1.250,50 => 1250.50 1250.50 BRL | ab 10 € => 10 None EUR | do 30 zł => None 30 PLN
 , | Kids free, adults 10 € => 0 10 EUR | 0 € => 0 0 EUR free | Entrada libre ~ WSTĘP WOLNY! => 0 0 free
-, | 12.50 € => ! is not a number as prices are written | 5 € / 10 USD => ! one currency would be accepted, and here are EUR, USD
-, | 5 => ! no currency stands beside 5
+, | 12.50 € => ! is not a number as prices are written | 5 € / 10 USD => ! expected one currency, not EUR, USD
+, | 5 => ! 5 has no currency
 . | 전석 20,000원 => 20000 20000 KRW | €13 + BF => 13 13 EUR | EUR16.00 - EUR18.00 => 16.00 18.00 EUR | US$ 20 => 20 20 USD
 . | CHF 1'250.– => 1250 1250 CHF | donation => None None | $5 => ! "$" may mean USD | 1.250 € => ! may be two numbers
-. | 1.25.00 € => ! is not a number as prices are written | TOP 10 shows => ! no currency stands beside 10
+. | 1.25.00 € => ! is not a number as prices are written | TOP 10 shows => ! 10 has no currency
 either | R석 30,000원, S석 20,000원 => 20000 30000 KRW
 ., currency: USD | $5-$10 => 5 10 USD
 ., currency: CAD | Cost: $20 adults, $10 kids => 10 20 CAD
 ., currency: EUR | $5 => ! "$" may mean USD
 ,, currency: SEK | 120 kr => 120 120 SEK
 ,, currency: EUR | 12,50 => 12.50 12.50 EUR | 5 - 10 => 5 10 EUR | ask at the door => ! a price like 12,50 EUR
-,, currency: BRL | 1 kg de alimento não perecível => ! no currency stands beside 1
+,, currency: BRL | 1 kg de alimento não perecível => ! 1 has no currency
 either, currency: EUR | 1,250 => ! may be two numbers
 """)
 

@@ -27,8 +27,8 @@ CLOCKS = cases("""
 {clock: any} | 7pm ~ 7 PM ~ 7.00pm ~ 19 Uhr ~ um 19 Uhr ~ kl. 19 ~ klo 19 ~ a las 19:00 ~ at 7pm => 19:00:00 | 0:30 am => ! not 0
 {clock: any} | 19:30 ~ 19.30 ~ 7:30 p.m. ~ 19.30 Uhr ~ 19 Uhr 30 ~ kl 19.30 ~ \u00a019:30\u00a0 => 19:30:00 | 19:30:15 => 19:30:15
 {clock: any} | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00 | 25:00 => ! hours go from 0 to 23
-{clock: any} | 20:00 AM => ! an hour from 1 to 12 stands before AM and PM, not 20 | 19:60 => ! minutes and seconds from 0 to 59
-{clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! says no time: write it like
+{clock: any} | 20:00 AM => ! AM and PM follow an hour from 1 to 12, not 20 | 19:60 => ! minutes and seconds from 0 to 59
+{clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! is not a time: write it like
 {clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ １９：００ ~ 19:00 (doors 18:30) => ! write it like
 {clock: any, day_end: next_day} | 24:00 ~ 24h ~ 24.00 Uhr ~ midnight ~ Mitternacht ~ meia-noite => 24:00:00
 {clock: am_pm} | 19:30 ~ 7:30pm => 19:30:00 | 7:30 ~ 12:00 ~ kl. 9 => ! AM or PM
@@ -60,7 +60,7 @@ STAMPS = cases("""
 {iso: moment} | 2026-07-01T17:00:00Z ~ 2026-07-01t17:00:00z ~ 2026-07-01T17:00 UTC => 2026-07-01T17:00:00+00:00
 {iso: moment} | 2026-07-01T12:00:00−05:00 => 2026-07-01T12:00:00-05:00 | 2026-07-01T18:00:00 => ! it has no offset
 {iso: moment} | 2026-07-01T18:00:00+24:00 ~ 2026-07-01T18:00:00+99:00 => ! write it like
-{iso: moment} | 0026-07-01T18:00:00Z => ! from 1900 to 9999 | 2026-07-01T18.5Z => ! behind seconds only
+{iso: moment} | 0026-07-01T18:00:00Z => ! from 1900 to 9999 | 2026-07-01T18.5Z => ! follows seconds only
 {iso: moment} | 2026-07-01T18:00:60Z => ! hours go from 0 to 23 | 2026-02-29T18:00:00Z => ! there is no day 29 in month 2 of 2026
 {iso: moment} | 2026-07-01T24:00:00Z => ! midnight is 00:00 of the day that begins
 {iso: moment, day_end: next_day} | 2026-12-31T24:00:00Z => 2027-01-01T00:00:00+00:00
@@ -68,16 +68,16 @@ STAMPS = cases("""
 {iso: wall, day_end: next_day} | 9999-12-31T24:00 => ! 9999
 {iso: time} | 19 => 19:00:00 | 7pm => ! write it like
 {iso: time, day_end: next_day} | 24:00 => 24:00:00
-{iso: date} | 2026-07-01T18:00:00 => ! write it like | TBC => ! says no date: write it like
+{iso: date} | 2026-07-01T18:00:00 => ! write it like | TBC => ! is not a date: write it like
 {iso: date} | 2026-W53-1 => ! a day of a week is not agreed here | 2026-182 => ! a day of the year is not agreed here
 {iso: date, forms: [week, ordinal]} | 2026W535 => 2027-01-01 | 2024-366 => 2024-12-31 | 9999-365 => 9999-12-31
 {iso: date, forms: [week, ordinal]} | 2027-W53-1 ~ 2026-366 ~ 2026000 ~ 9999-W53-1 => ! has no such day
-{epoch: s} | 1782928800000 => ! so many seconds after 1970 are no date from 1973 to 9999: write it like 1782928800
-{epoch: s} | -1 => ! are no date from 1973 | 1.78E+09 => ! write it like
-{epoch: ms} | 1782928800 => ! so many milliseconds after 1970 | 99999999999999999999 => ! write it like
+{epoch: s} | 1782928800000 => ! this number of seconds after 1970 is not a date from 1973 to 9999: write it like 1782928800
+{epoch: s} | -1 => ! is not a date from 1973 | 1.78E+09 => ! write it like
+{epoch: ms} | 1782928800 => ! this number of milliseconds after 1970 | 99999999999999999999 => ! write it like
 {serial: 1900} | 1 => 1900-01-01T00:00:00 | 59 => 1900-02-28T00:00:00 | 61 => 1900-03-01T00:00:00 | 2958465 => 9999-12-31T00:00:00
 {serial: 1900} | 46204,770833333 => 2026-07-01T18:30:00 | 46204.999999 => 2026-07-02T00:00:00 | 0.5 => ! a part of a day is a time
-{serial: 1900} | 60.5 => ! 29 February 1900, which never was | 2026-07-01 => ! write it like
+{serial: 1900} | 60.5 => ! 29 February 1900, which did not exist | 2026-07-01 => ! write it like
 {serial: 1900} | 2958466 ~ 99999999999999999999 => ! a day up to 9999-12-31
 {serial: 1904} | 0 => 1904-01-01T00:00:00 | 44742.5 => 2026-07-01T12:00:00 | -1 => ! days are counted from 0
 {serial: time} | 1 ~ -0.5 => ! a part of one day
@@ -102,10 +102,10 @@ DAYS = cases("""
 {date: "%d %B", year: 2027-09-01} | 29 February => 2028-02-29
 {date: "%a %d %b", year: 2026-09-01} | Sat 5 Feb => ! 2027-02-05 is a Friday, and the text says Saturday
 {date: "%d %B", year: 2026} | 29 February => ! there is no day 29 in month 2 of 2026
-{date: "%d %B", year: 26} | 1 May => ! says no year
-{date: "%d %B", year: next} | 1 May => ! says no year
-{date: "%d %B", year: 2026-13-01} | 1 May => ! says no year
-{date: "%d %B", year: 0026} | 1 May => ! says no year
+{date: "%d %B", year: 26} | 1 May => ! has no year
+{date: "%d %B", year: next} | 1 May => ! has no year
+{date: "%d %B", year: 2026-13-01} | 1 May => ! has no year
+{date: "%d %B", year: 0026} | 1 May => ! has no year
 {date_range: WHICH, formats: "%d %b %Y"} | 28 Dec 2026 – 2 Jan 2027 => 2026-12-28 to 2027-01-02
 {date_range: WHICH, formats: "%d %b %Y"} | 28 Dec - 2 Jan 2027 => ! before it begins on 2027-12-28: write both years
 {date_range: WHICH, formats: "%d.%m.%Y", locale: de} | 12.-14.06.2026 => 2026-06-12 to 2026-06-14
@@ -116,11 +116,11 @@ DAYS = cases("""
 {date_range: WHICH, formats: "%Y年%m月%d日", locale: ja} | 2026年5月3日～5日 => 2026-05-03 to 2026-05-05
 {date_range: WHICH, formats: "%d %B", year: 2026-09-01} | 28 December - 2 January => 2026-12-28 to 2027-01-02
 {date_range: WHICH, formats: "%d%m%Y"} | 11-12052026 => ! it can be read as more than one range
-{date_range: WHICH, formats: "%d %B %Y"} | Ongoing => ! says no date: write it like | Permanent => ! with on_error or a skip rule
+{date_range: WHICH, formats: "%d %B %Y"} | Ongoing => ! is not a date: write it like | Permanent => ! with on_error or a skip rule
 {date_range: WHICH, formats: "%d %B %Y"} | May 2026 ~ 3 May - 5 May ~ 31-32 May 2026 ~ 3 or 5 May 2026 => ! write it like
 {date_range: WHICH, formats: "%d %B %Y"} | 3-5-7 May 2026 => ! write it like | 30-31 April 2026 => ! there is no day 31 in month 4
 {dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026, 10/5/2026;17/5/2026; => 2026-05-03 · 2026-05-10 · 2026-05-17 | EMPTY ~ ; => nothing
-{dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026; ?; 17/5/2026 => ! item 2 of 3, "?", is no date
+{dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026; ?; 17/5/2026 => ! item 2 of 3, "?", is not a date
 {dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026; 31/4/2026 => ! "31/4/2026": there is no day 31
 {dates: "%d %B %Y", by: [",", " and "]} | 30 April, 3 May 2026 => 2026-04-30 · 2026-05-03 | 3 May 2026, 5 => ! item 2 of 2
 {dates: "%B %d, %Y"} | May 3, 2026 => ! has "," within a day

@@ -103,7 +103,7 @@ def test_a_field_gets_what_its_value_says_of_the_row(mapper: Mapper, row: Row, e
 
 UNKNOWN = cases("""
 PT | Faro => CITY "Faro": the list has "Lisboa", "Porto"
-PT | Lisbo => CITY "Lisbo": is "Lisboa" meant? Otherwise add "Lisbo" to the list
+PT | Lisbo => CITY "Lisbo": did you mean "Lisboa"? Otherwise add "Lisbo" to the list
 ES | Porto => CITY "Porto": the list has "Vigo" | EMPTY => CITY "": fill in the column "CITY"
 XX | Porto => LAND "XX": the list has "PT", "ES"
 EMPTY | Porto => LAND "": fill in the column "LAND"
@@ -204,7 +204,7 @@ def test_a_list_of_objects_holds_what_is_there_and_wanted(
     [
         ("let: {item: x}\n", "x: {for_each: {from: A}, as: item, give: $item}", "is the name of another value"),
         ("let: {b: {from: $a}}\n", "x: {for_each: {from: A}, as: a, give: $b}", 'unknown name "$a"'),
-        ("let: {b: {for_each: {from: A}, as: a, give: $a}}\n", "x: $b", "has its place in the payload only"),
+        ("let: {b: {for_each: {from: A}, as: a, give: $a}}\n", "x: $b", "are allowed only in the event"),
     ],
 )
 def test_the_name_of_an_item_is_its_lists_own(build: Build, top: str, event: str, problem: str) -> None:
@@ -230,7 +230,7 @@ def test_where_a_row_stands_and_when_the_run_began_can_be_values(build: Build, p
     feed = compile_feed(build(event=META), Directory(), datetime(2026, 5, 1, 20, tzinfo=UTC))
     outcome = feed(SourceRow(RowLocation(place, 17), {"ID": "1", "TITLE": "Jazz"}))
     assert said(outcome, "source_row", "file", "tab", "imported") == expected
-    with pytest.raises(ConfigError, match="the moment of the run was not said"):
+    with pytest.raises(ConfigError, match="the time of the run was not given"):
         compile_feed(build(event=META), Directory())
 
 

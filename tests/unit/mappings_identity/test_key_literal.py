@@ -101,14 +101,14 @@ def test_the_definition_of_a_key_changes_with_what_its_lookup_file_says(tmp_path
 
 
 MISTAKES = [
-    ("[{from: ID, do: [html_to_text]}]", '3:23 the step "html_to_text" cannot stand in a key, in a key stand trim, collapse,'),
+    ("[{from: ID, do: [html_to_text]}]", '3:23 the step "html_to_text" cannot be used in a key, a key may use trim, collapse,'),
     ("[{from: ID, do: [{split: ','}]}]", "3:7 a part of a key is one text, and this is a list"),
-    ("[{from: ID, do: [{map: {A: B}, on_miss: omit}]}]", '3:23 a choice beside the step "map" has no place in a key'),
-    ("[$words]", '3:7 "$words" cannot stand in a key, a key takes a named value that is a column with its steps'),
+    ("[{from: ID, do: [{map: {A: B}, on_miss: omit}]}]", '3:23 a choice beside the step "map" is not allowed in a key'),
+    ("[$words]", '3:7 "$words" cannot be used in a key, a key takes a named value that is a column with its steps'),
     ("[$nothing]", '3:7 unknown name "$nothing", define it under let'),
-    ("[$lax]", "8:43 the key uses $lax, and on_empty has no place in a key"),
+    ("[$lax]", "8:43 the key uses $lax, and on_empty is not allowed in a key"),
     ("[{from: ID, on_empty: omit}]", '3:18 unknown key "on_empty"'),
-    ("[ID, {first_of: [A, B]}]", "3:11 first_of is a key by itself, and other parts stand beside it"),
+    ("[ID, {first_of: [A, B]}]", "3:11 first_of must be the whole key, and other parts are beside it"),
     ("{first_of: [A]}", "3:6 first_of chooses from two keys at least"),
 ]
 
@@ -122,5 +122,5 @@ def test_what_cannot_stand_in_a_key_is_named_at_its_place(key: str, expected: st
 
 
 def test_rows_of_several_events_have_one_key(tmp_path: Path) -> None:
-    with pytest.raises(MappingFileError, match="first_of and the rule explode do not go together"):
+    with pytest.raises(MappingFileError, match="first_of and the rule explode cannot be combined"):
         feed_of(tmp_path, "{first_of: [ID, DAY]}", rows='rows: [{explode: {columns: DAY, by: " "}}]\n')

@@ -18,11 +18,17 @@ from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
-from pipelines.run.context import FRESH_S, LeaseKeeper
 from pipelines.run.publish import Drain
-from pipelines.run.signals import raise_if_stopped, run_async, signals_deferred, signals_raised, wait_to_be_stopped
+from pipelines.run.signals import (
+    leaving_on_second_signal,
+    raise_if_stopped,
+    run_async,
+    signals_deferred,
+    signals_raised,
+    wait_to_be_stopped,
+)
 from state.errors import LeaseLostError
-from state.ledger.lease import LEASE_TTL_S
+from state.ledger.lease import FRESH_S, LEASE_TTL_S, LeaseKeeper
 from state.ledger.outbox import Outbox
 
 
@@ -99,6 +105,16 @@ def test_a_signal_ends_a_wait_at_whatever_moment_it_comes(delay_s: float) -> Non
         threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
         with pytest.raises(KeyboardInterrupt):
             wait_to_be_stopped()
+
+
+def test_a_signal_that_does_not_wake_the_main_thread_is_sent_to_it_again() -> None:
+    async def wait() -> None:
+        # As in the moment before a wait begins: Python has the signal, and the wait of the main thread goes on.
+        threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+        await asyncio.Event().wait()
+
+    with leaving_on_second_signal(lambda: None), pytest.raises(KeyboardInterrupt):
+        run_async(wait)
 
 
 BEAT_S = 0.01

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,8 +44,9 @@ def lived_in(world: World) -> World:
     """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
     drafting = StagePolicy(on_change="create_draft_again")
     long = "An evening of songs, tales & slow dances in the old mill by the river"
+    of_two_keys = replace(row("é", title=""), known_as=(("REF", RowKey("é")), ("TITLE", RowKey("τ"))))
     world.stage(
-        [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), row("é", title=""), rejection("r")]
+        [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), of_two_keys, rejection("r")]
     )
     world.publish(Receipt(1, answer(201)), Receipt(2, answer(201)), Refusal(answer(400)), Conflict(answer(409)))
     resolve(world, "d", Instruction(Option.IGNORE))

@@ -18,7 +18,7 @@ from state.tables import ENTRY
 
 KNOWN = 4_000, 6_000
 """Two pages of the ledger, as the end of a read goes through it, and more."""
-A_ROW = 24
+A_ROW = 32
 """At most so many bytes may a further row cost: one is its mark, the others are Python's own ups and downs; a list takes 40."""
 NEW = 17_000, 19_000
 """More new rows than may wait for their marks, at the end of either read."""

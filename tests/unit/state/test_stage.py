@@ -236,7 +236,7 @@ def test_a_new_row_whose_key_is_longer_than_an_index_holds_is_rejected_and_the_o
     assert (report.account.new, report.account.rejected) == (2, 1)
     (rejected,) = report.rejections
     assert [reason.code for reason in rejected.reasons] == [ReasonCode.BAD_KEY]
-    assert "at most 2,000 bytes would be accepted, and this one has 2,001" in rejected.reasons[0].hint
+    assert "at most 2,000 bytes, and this one has 2,001" in rejected.reasons[0].hint
     longer = row(f"{LONG}{LONG}")
     with writing(world.engine) as connection:
         kept = {"row_key": longer.row_key, "fingerprint": longer.fingerprint}

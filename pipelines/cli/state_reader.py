@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError, SyncError
+from mappings.outcome import RowLocation
 from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import Language, PublishPolicy
@@ -195,9 +196,11 @@ class FeedSession:
         return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
 
     def _unknown(self, row_keys: Iterable[str]) -> ConfigError:
-        """Return the error for row keys that do not exist, with similar keys as a hint."""
-        feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
-        near = " ".join(f"{key}: {hint}" for key in missing if (hint := did_you_mean(key, known)))
+        """Return the error for row keys that do not exist; its hint has similar keys, and the key of a row named by its place."""
+        feed, missing, known = self.scope.feed, list(row_keys), dict(self.queries.places(self.scope))
+        there = {name: key for key, place in known.items() for name in RowLocation(place).names.intersection(missing)}
+        hints = {key: f"that row has the key {there[key]}" if key in there else did_you_mean(key, known) for key in missing}
+        near = " ".join(f"{key}: {hint}" for key, hint in hints.items() if hint)
         hint = near or f"`eventsync rows {feed}` shows the keys; correct a rejected row in its source"
         return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger", hint=hint)
 

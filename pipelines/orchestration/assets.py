@@ -317,7 +317,6 @@ def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult
             severity=dg.AssetCheckSeverity.ERROR if result.stops else dg.AssetCheckSeverity.WARN,
             description=replaced(result.sentence),
             metadata={
-                "verdict": replaced(result.sentence),
                 "measured": round(result.measured, 4),
                 "allowed": round(result.allowed, 4),
                 "accepted": result.is_accepted,

@@ -122,7 +122,9 @@ explain 1 => {outcomes: [{row_key: Jazzy|2030-05-01}], ledger: [{row_key: Jazzy|
 explain Jazzy|2030-05-01 => {place: events.csv:2, ledger: [{row_key: Jazzy|2030-05-01}]}
 diff Jazz|2030-05-01 => {row: {row_key: Jazzy|2030-05-01, kind: edited}}
 resolve 1 --applied => {rows: [{row_key: Jazzy|2030-05-01, is_changed: true}]}
+resolve events.csv:2 --ignore => 2 | events.csv:2: that row has the key Jazzy|2030-05-01
 retry --keys 5,Hamlet|2030-05-03 => {retried: {refused: 1, blocked: 0}}
+run --keys Jazzy|2030-05-01,Hamlet|2030-05-03 => {runs: [{outcome: done, read: {read: 2}}]}
 run --keys events.csv:2,3 => 1 | events.csv:2 (that row has the key 1) | 3 (that row has the key 5)
 source 1,Jazz,2030-05-01,19:30,,concert / 5 / 9,Jazz,2030-05-01,19:30,,concert
 run => {runs: [{read: {held: 1}}]}

@@ -165,7 +165,7 @@ def test_by_event_only_events_of_the_window_are_sent_and_no_row_vanishes(desk: D
     assert service.titles() == ["Evening 10", "Evening 11", "Evening 9"]
     run = said.document["backfill"]["slices"][0]["run_id"]
     notices = desk.command("runs", run, "--json").document["notices"]
-    assert "rejected rows, which tell no day and belong to no window: 1; `eventsync preview` shows them" in notices
+    assert "rejected rows have no day and belong to no window: 1; `eventsync preview` shows them" in notices
     whole = desk.run("--accept", "rejected").run
     assert (whole["read"]["unchanged"], whole["read"]["new"], whole["vanished"]) == (3, 27, 0)
     again = backfill(desk, "--from", "2031-01-10", "--to", "2031-01-12")

@@ -85,21 +85,21 @@ STORIES: dict[str, list[Step]] = {
         (None, "--keys 3", "5", 0, 0),
         (None, "--keys 3 --accept rejected", "done", 1, 0),
         (None, "--publish-only", "5", 1, 0),
-        (None, "--publish-only --status draft", "2: keeps its status", 1, 0),
+        (None, "--publish-only --status draft", "2: keep their status", 1, 0),
     ],
     "a mapping that would draft most events again is stopped until a person wants it": [
         DRAFTING,
         (lines(24), "", "done", 24, 0),
         (TITLE, '{join: [{from: TITLE}, "!"]}'),
         (None, "", "new", 24, 0),
-        (None, "", "new: 24 delivered rows have changed, and each would become another draft", 24, 0),
+        (None, "", "new: 24 delivered rows have changed, and each would be sent as another draft", 24, 0),
     ],
     "a word that a partner renames does not empty the feed in silence": [
         ("event:", "rows: [{keep: {column: GENRE, in: [concert]}, because: no concert}]\nevent:"),
         (lines(10), "", "done", 10, 0),
         (
             [line(number, genre="Konzert" if number < 4 else "concert") for number in range(10)],
-            *("", "left_out: rule 1: no concert leaves out 4 of 10 delivered rows whose events are to come", 10, 0),
+            *("", "left_out: rule 1: no concert leaves out 4 of 10 delivered rows with upcoming events", 10, 0),
         ),
         (None, "--accept left_out", "done", 10, 4),
         (None, "", "done", 10, 4),
@@ -112,7 +112,7 @@ STORIES: dict[str, list[Step]] = {
     ],
     "days and months change places": [
         (dances("{}.5.", "2020-05-{:02}"), "", "done", 11, 0),
-        (dances("5.{}.", "2020-{:02}-05"), "", "new: agree with rows that are gone in two of title, start and place", 11, 0),
+        (dances("5.{}.", "2020-{:02}-05"), "", "new: equal missing rows in two of title, start and place", 11, 0),
         (None, "--accept new", "done", 22, 0),
         (None, "", "done", 22, 0),
     ],
@@ -169,11 +169,11 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     desk.edit(f"feed: {FEED}", "feed: city-hall")
     said = desk.command("run", "city-hall", "--no-dagster", "--json")
     assert (stopped_by(said), len(service.events())) == (["scope"], 30), said.words
-    assert f"put `feed: {FEED}` back" in said.words
+    assert f"restore `feed: {FEED}`" in said.words
     for asking in (("status",), ("check", "--live"), ("preview", "city-hall")):
-        assert f"30 events to come are of feed {FEED}, which has no mapping file" in desk.command(*asking).words
+        assert f"feed {FEED} has 30 upcoming events and no mapping file" in desk.command(*asking).words
     rehearsed = desk.command("run", "city-hall", "--dry-run", code=5)
-    assert f"put `feed: {FEED}` back" in rehearsed.words
+    assert f"restore `feed: {FEED}`" in rehearsed.words
     desk.command("run", "city-hall", "--no-dagster", "--accept", "scope", code=0)
     assert len(service.events()) == 60
     desk.source(lines(31))
@@ -199,7 +199,7 @@ def test_a_run_during_which_the_clock_was_set_back_shows_no_negative_length(desk
     run_id = desk.run_with(lines(1)).run["run_id"]
     with closing(sqlite3.connect(desk.folder / "state.db")) as connection, connection:
         connection.execute("UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
-    desk.command("runs", run_id).assert_told(0, "took an unknown time (the clock was set back meanwhile)")
+    desk.command("runs", run_id).assert_told(0, "duration unknown (the clock was set back during the run)")
 
 
 def test_the_same_refusal_of_the_first_rows_stops_the_run_and_the_next_one_sends_one_row_first(

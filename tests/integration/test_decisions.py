@@ -34,7 +34,7 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
     said = desk.run(code=1)
     uncertain = _listed(desk, "--state", "uncertain")
     assert 0 < len(uncertain) <= 3
-    assert "uncertain for so long that the service may have forgotten their keys" in said.words
+    assert "uncertain for so long that the service may have forgotten their idempotency keys" in said.words
     assert f"eventsync reconcile {FEED}" in said.words
     requests = len(service.requests())
     assert desk.run().code == 1, "it is told again, and nothing is sent by guesswork"

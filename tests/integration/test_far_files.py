@@ -52,7 +52,7 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
         for words in ((), ("--accept", "shrink")):
             short = desk.run(*words)
             assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
-            assert "the answer may have been cut off" in short.words
+            assert "it may have been cut off" in short.words
             assert "settle" in short.run["hint"]
         web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
         cut = desk.run()
@@ -83,9 +83,13 @@ def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(
     third = desk.run().run
     assert (third["rejected_before"] + third["read"]["rejected"], [row["row_key"] for row in desk.rows("rejected")]) == (1, ["d"])
     full = desk.run("--full").run
-    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (["read whole: asked for"], 3, 0)
+    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (
+        ["read in full: the option `full` was given"],
+        3,
+        0,
+    )
     page = desk.command("runs", full["run_id"], "--json").document
-    assert page["notices"] == ["read whole: asked for"]
+    assert page["notices"] == ["read in full: the option `full` was given"]
     assert service.titles() == ["Alfa", "Bravo", "Charlie"]
 
 
@@ -97,4 +101,4 @@ def test_an_edited_mapping_is_rehearsed_and_run_over_all_rows(desk: Desk, put: C
     said = desk.run().run
     assert rehearsed["read"] == said["read"]
     assert said["read"]["drifted"] == 2
-    assert said["notices"] == ["read whole: the mapping, the source or the service's lists are not those of the last read"]
+    assert said["notices"] == ["read in full: the mapping, the source or the service's lists have changed since the last read"]

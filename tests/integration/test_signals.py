@@ -120,7 +120,7 @@ def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) ->
     said = _stop(mid_way(any_desk, service, 150), number, is_prompt=False)
     _assert_stopped(any_desk, said)
     assert "stopping: " in said.err
-    assert "in flight, up to 20 s; press Ctrl-C again to leave at once" in said.err
+    assert "in flight, up to 20 s; press Ctrl-C again to quit at once" in said.err
     account, left = said.run["publish"], Counter(any_desk.states().values())
     assert account["delivered"] == len(service.events()) == left["delivered"], "what was in flight was waited for"
     assert account["pending"] == left["pending"] > 0

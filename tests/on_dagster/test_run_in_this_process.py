@@ -56,7 +56,7 @@ def test_a_braked_run_says_so_in_our_words_and_keeps_dagsters_for_the_ui(desk: D
     code, out, err = ended(desk.start("run", FEED))
     assert (code, is_quiet(err)) == (5, True)
     assert "4 of 10 rows rejected" in out
-    assert "what would help: mend the source or the mapping and run again; or send the good rows in spite of that:" in out
+    assert "what to do: correct the source or the mapping and run again; or send the good rows anyway:" in out
     assert f"eventsync run {FEED} --accept rejected" in " ".join(out.split())
     with instance_of(desk) as instance:
         (run,) = instance.get_runs()

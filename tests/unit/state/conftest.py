@@ -15,7 +15,10 @@ from state.database import writing
 from state.opening import open_database
 from state.tables import METADATA
 
-_EMPTY = text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY CASCADE")
+_EMPTY = [  # faster than TRUNCATE, which makes new files
+    *(table.delete() for table in reversed(METADATA.sorted_tables)),
+    text("SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +37,8 @@ def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     url: str = request.getfixturevalue("emptied_url")
     engine = open_database(url)
     with writing(engine) as connection:
-        connection.execute(_EMPTY)
+        for statement in _EMPTY:
+            connection.execute(statement)
     engine.dispose()
     return url
 

@@ -1,1 +1,1 @@
-"""WHEN things run, WHAT they are wired to. The only room that knows Dagster and reads the environment."""
+"""Runs, commands and Dagster definitions: the only package that imports Dagster or reads the environment."""

@@ -1,8 +1,8 @@
-"""Dagster's home folder, and what a code server needs before its first run.
+"""Prepare Dagster's home folder and storage before the servers of a deployment start.
 
-`python -m pipelines.before_serving`, in the environment of the server and on its host, makes the home and the storage, so that
-no process of the deployment finds storage that another is still making, and ends the runs of a predecessor of the same host
-name that died: they would stay STARTED, and their feeds would wait for them.
+Run `python -m pipelines.before_serving` on the code server's host, in its environment. It creates the home and the storage, so
+that no process finds storage that another one is still creating. It also ends the runs that a killed server of the same host name
+left STARTED: their feeds would wait for them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ retention:
   sensor: {purge_after_days: {skipped: 3, success: 30, failure: 30}}
 """
 FORMER = frozenset({"e3bfe54e13b2381bbe0b5d3b2585a11487b1246dc9175225d740621d37657173"})
-"""The SHA-256 of each text that an earlier version wrote."""
+"""SHA-256 digests of the texts that earlier versions wrote; a file with one of them may be replaced."""
 _SETTING = re.compile(r"^[a-z]\w*", re.IGNORECASE | re.MULTILINE)
 
 
 def prepare_dagster_home(home: Path) -> None:
-    """Make the folder with its settings, and point this process and its children at it; what they make is private.
+    """Create Dagster's home with `dagster.yaml`, private to the user, and set DAGSTER_HOME for this process and its children.
 
-    Settings that a person wrote or changed are left alone; unchanged ones of an earlier version are brought up to date.
+    A file that a person wrote or changed is kept; an unchanged one of an earlier version is replaced.
     """
     keep_private()
     make_private_folder(home.absolute())
@@ -67,7 +67,7 @@ def prepare_dagster_home(home: Path) -> None:
 
 
 def missing_settings(home: Path) -> tuple[str, ...]:
-    """Return which of our settings a home's own file does not name, so that Dagster's defaults hold; none without a file."""
+    """Return our settings that the home's `dagster.yaml` lacks, so that Dagster's defaults apply; none if there is no file."""
     try:
         present = _SETTING.findall((home / "dagster.yaml").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -76,7 +76,7 @@ def missing_settings(home: Path) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Prepare, and return the exit code; print what is wrong to stderr."""
+    """Prepare home and storage; return the exit code. Errors go to stderr."""
     import dagster as dg  # noqa: PLC0415  # takes a second, and commands need only the home
 
     from pipelines.launcher import end_runs_of_the_dead  # noqa: PLC0415  # as above

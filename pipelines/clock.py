@@ -1,4 +1,4 @@
-"""The only clocks: the time of day, and seconds that never go back. Everything else has its clock handed in."""
+"""The wall clock and the monotonic clock: the only place where either is read. Other modules take a clock as an argument."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 now = partial(datetime.now, UTC)  # noqa: TID251  # the one place where the clock is read
-"""Returns the time of day, aware, in UTC."""
+"""Return the current time, aware, in UTC."""
 monotonic_s = time.monotonic
-"""Returns seconds on a clock that never goes back."""
+"""Return seconds of the monotonic clock."""
 
 
 def new_backfill_id(at: datetime) -> str:
-    """Return an id for a backfill: sortable by time, unique among machines."""
+    """Return a new id for a backfill: sortable by time, unique across machines."""
     return f"{at:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"

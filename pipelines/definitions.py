@@ -1,4 +1,4 @@
-"""Dagster's entry point: every feed of the folder as assets, a job and its schedule; a broken file as a broken feed."""
+"""Dagster's entry point: assets, a job and a schedule for each feed of the folder, and assets for broken mapping files."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ CHECK = "loads"
 SENSOR = "broken_mapping_files"
 EVERY_S = 60
 WIDTH = 96
-"""So many characters of a mistake fit into a line of an asset's page; the rest is cut off there."""
+"""Characters of a problem that fit into one line of an asset's page; Dagster cuts off the rest."""
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
-"""What Dagster allows in no name; one such character would stop the whole location."""
+"""Characters that Dagster allows in no name; one of them would stop the whole location from loading."""
 _NAME: TypeAdapter[str] = TypeAdapter(FeedText)
 _SCHEDULE = TypeAdapter(Schedule)
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Build the definitions from the environment; evaluated when Dagster loads the location, not at import.
+    """Build the definitions from the environment, when Dagster loads the location (not at import).
 
-    The process of one run builds only those of its feed, if it knows which: hundreds of feeds take seconds.
+    A run's own process builds only the definitions of its feed, if known: loading hundreds of feeds takes seconds.
     """
     keep_private()
     settings = current_settings()
@@ -67,12 +67,12 @@ def defs() -> dg.Definitions:
 def build_definitions(
     settings: Settings, open_run_context: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
 ) -> dg.Definitions:
-    """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
+    """Build the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
-    A broken mapping file is shown as an asset of the group `broken_feeds`, its check red, and leaves the others running.
+    A broken mapping file becomes an asset of the group `broken_feeds` with a failed check; the other feeds run.
 
     Raises:
-        MappingFileError: the first broken file, if `is_strict` (validation, where a broken file must be red).
+        MappingFileError: the first broken file, if `is_strict` (for `dagster definitions validate`).
     """
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
@@ -99,7 +99,7 @@ def build_definitions(
 
 @dataclass(frozen=True, slots=True)
 class BrokenFeed:
-    """A broken file, and its feed's name and schedule: None what cannot be read, or belongs to another feed."""
+    """A broken mapping file, with its feed's name and schedule; None if unreadable, or if another file has the name."""
 
     error: MappingFileError
     feed: FeedName | None = None
@@ -107,18 +107,18 @@ class BrokenFeed:
 
     @property
     def key(self) -> dg.AssetKey:
-        """The asset that stands for the file."""
+        """The key of the asset that shows the file."""
         name = self.error.path.name.replace(".", "_")
         return dg.AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
 
     @property
     def message(self) -> str:
-        """All that is wrong, and what would help."""
+        """All problems of the file, and what to do."""
         return replaced(f"{self.error}\n{self.error.hint}")
 
 
 def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
-    """Return the broken files of a folder; a feed name that several claim goes to the sound feed, or to the first file."""
+    """Return the broken files of a folder; a name claimed by several files goes to the valid feed, else to the first file."""
     taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
     feeds: list[BrokenFeed] = []
     for error in folder.broken:
@@ -134,7 +134,7 @@ def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
 
 
 def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
-    """Return the definitions of the broken files; none at all where there are no such files."""
+    """Build the definitions of broken files; empty if there are none."""
     if not feeds:
         return dg.Definitions()
     parts = [_broken_file(one) for one in feeds] + [_failing_feed(one, one.feed) for one in feeds if one.feed is not None]
@@ -142,7 +142,7 @@ def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
 
 
 def _broken_file(broken: BrokenFeed) -> dg.Definitions:
-    """Return the asset of a file, and the check that a person may run once it is mended, without waiting for a reload."""
+    """Build the asset of a broken file, and the check that a person may run after correcting it, without a reload."""
     error = broken.error
     problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
     lines = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in problems)
@@ -161,13 +161,15 @@ def _broken_file(broken: BrokenFeed) -> dg.Definitions:
             load_feed(error.path)
         except MappingFileError as still:
             return dg.AssetCheckResult(passed=False, description=replaced(str(still)), metadata={"problems": len(still.problems)})
-        return dg.AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
+        return dg.AssetCheckResult(
+            passed=True, description="The file is corrected: run `eventsync reload`, then the feed runs again."
+        )
 
     return dg.Definitions(assets=[asset], asset_checks=[loads])
 
 
 def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
-    """Return the sensor that turns the checks red without a run of them: once for each new set of mistakes."""
+    """Build the sensor that fails the checks of broken files without running them, once for each new set of mistakes."""
     digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
     red = [
         dg.AssetCheckEvaluation(
@@ -183,7 +185,7 @@ def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         if context.cursor == digest:
-            return dg.SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} say why")
+            return dg.SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} show why")
         return dg.SensorResult(asset_events=red, cursor=digest)
 
     return dg.SensorDefinition(
@@ -191,12 +193,12 @@ def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
         evaluation_fn=tick,
         minimum_interval_seconds=EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Turns the check of each mapping file that cannot be used red.",
+        description="Fails the check of each broken mapping file.",
     )
 
 
 def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
-    """Return the assets of the feed, which cannot be materialized, and its job and schedule, which fail and say why."""
+    """Build the assets of a broken feed, which cannot be materialized, and its job and schedule, which fail with the problems."""
     group = names.group_of(feed)
 
     @dg.op(name=f"{group}__broken")
@@ -208,12 +210,12 @@ def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
         refuse()
 
     def tick(_context: dg.ScheduleEvaluationContext) -> dg.SkipReason:
-        raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
+        raise dg.Failure(f"The feed did not run: its mapping file is broken.\n{broken.message}")
 
-    description = f"Its mapping file is broken.\n\n{broken.message}"
+    description = f"The feed's mapping file is broken.\n\n{broken.message}"
     keys = [dg.AssetKey([feed, name]) for name in ("source", "staged", "published")]
     return dg.Definitions(
         assets=[dg.AssetSpec(key, group_name=group, description=description) for key in keys],
         jobs=[failing],
-        schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick is a red one, instead of none
+        schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick then shows as failed
     )

@@ -1,7 +1,7 @@
-"""Runs and the processes that work on them: run a job in this process, and end the runs whose process has died.
+"""Run a job in this process, and end runs whose process has died.
 
-A process id alone does not identify a process, because ids are reused; its start time is recorded beside it. The module keeps
-its path because dagster.yaml files name the launcher in it.
+A process id alone does not identify a process, because ids are reused; its start time is recorded with it. The module keeps its
+path because existing dagster.yaml files name the launcher in it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PID_TAG = "eventsync/pid"
 HOST_TAG = "eventsync/host"
 BORN_TAG = "eventsync/process_started"
 TOLERANCE_S = 1.0
-"""The start time of one process, read twice, may differ by corrections of the clock."""
+"""Two readings of a process's start time may differ by this much, after corrections of the clock."""
 NOT_ENDED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -47,12 +47,12 @@ NOT_ENDED = [
 ]
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
-"""The event log keeps everything, stack traces included; the terminal shows the report of the run."""
+"""Silences the console: the event log keeps everything, stack traces included, and the terminal shows the run's report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process of a host, started between the two times (seconds since the epoch)."""
+    """A process on a host, started between `born_from` and `born_until` (seconds since the epoch)."""
 
     pid: int
     host: str
@@ -60,7 +60,7 @@ class Worker:
     born_until: float
 
     def is_dead(self) -> bool:
-        """Whether it is surely gone; False for a process of another host, of which we cannot know."""
+        """Return whether the process has certainly ended; False for a process of another host, which cannot be checked."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -72,26 +72,26 @@ class Worker:
 
 
 class PidCheckingRunLauncher(DefaultRunLauncher):
-    """Dagster's default launcher, extended to notice that the process of a run on this machine is gone.
+    """Dagster's default launcher, which also detects that the process of a run on this machine has died.
 
-    Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. Runs of other hosts
+    Without it, a run stays STARTED for ever after a reboot or `kill -9`, and keeps its place in the queue. Runs of other hosts
     count as running.
     """
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Return True: the run monitoring may ask."""
+        """True, so that Dagster's run monitoring calls `check_run_worker_health`."""
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Return whether the run's process is alive; RUNNING where that cannot be known from here."""
+        """Return whether the run's process is alive; RUNNING if that cannot be known on this host."""
         worker = _tagged_worker(run) or self._launched_worker(run)
         if worker is not None and worker.is_dead():
-            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"process {worker.pid} is gone")
+            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"process {worker.pid} has died")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
     def _launched_worker(self, run: dg.DagsterRun) -> Worker | None:
-        """Return the process of a launched run, as Dagster's own event names it: on the host of its code server."""
+        """Return the process that Dagster's engine event names for a run, if its code server is on this host."""
         if json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("host") not in _THIS_MACHINE:
             return None
         for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
@@ -102,7 +102,7 @@ class PidCheckingRunLauncher(DefaultRunLauncher):
 
 
 def process_tags() -> Mapping[str, str]:
-    """Return the tags of a run that name this process as its worker; the UI does not list them."""
+    """Return run tags that identify this process as the worker; the UI hides them."""
     process = psutil.Process()
     found = {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
     return {f"{HIDDEN_TAG_PREFIX}{name}": value for name, value in found.items()}
@@ -118,11 +118,11 @@ def _tagged_worker(run: dg.DagsterRun) -> Worker | None:
 
 
 def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
-    """Fail the runs of dead processes of this host, so that no pool and no schedule waits for them."""
+    """Fail the unfinished runs of this host whose process has died, so that no pool and no schedule waits for them."""
     for run in instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED)):
         worker = _tagged_worker(run)
         if worker is not None and worker.is_dead():
-            instance.report_run_failed(run, f"process {worker.pid} is gone; the state is intact: the next run goes on")
+            instance.report_run_failed(run, f"process {worker.pid} has died; the state is intact: the next run continues")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
@@ -134,10 +134,10 @@ def run_job(
     launched_by: str = "cli",
     backfill: BackfillRecord | None = None,
 ) -> str:
-    """Run the job of one feed in this process, listed in the Dagster UI like any other; return the run's status.
+    """Run the job of one feed in this process, listed in the Dagster UI like any other run; return the run's status.
 
-    `backfill`: the one whose slice is run. A run that a signal interrupted counts as CANCELED, though Dagster records a failure,
-    or no end at all.
+    `backfill`: the backfill whose slice is run. An interrupted run returns CANCELED, although Dagster records a failure or no
+    end.
     """
     job = definitions.resolve_job_def(launched_job(mapping, options))
     with dg.DagsterInstance.get() as instance:
@@ -158,7 +158,7 @@ def run_job(
         finally:
             run = instance.get_run_by_id(run_id)
             if run is not None and not run.is_finished:
-                instance.report_run_canceled(run, "interrupted; the state is intact: the next run goes on")
+                instance.report_run_canceled(run, "interrupted; the state is intact: the next run continues")
                 instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     if result.success:
         return "SUCCESS"
@@ -170,13 +170,14 @@ def run_job(
 SLICES_TAG = "slices"
 DAYS_TAG = "days"
 _LEFT_ON_PURPOSE = frozenset({None, int(ExitCode.DONE), int(ExitCode.INTERRUPTED)})
-"""How a slice may have ended that is left without a failure: never begun, at a limit, or interrupted."""
+"""Exit codes of slices that are left without a failure: never started (None), stopped at a limit, or interrupted."""
 
 
 def show_backfill(instance: dg.DagsterInstance, mapping: FeedMapping, record: BackfillRecord) -> None:
-    """Show a backfill in the Backfills tab of the Dagster UI, as it stands: its slices that have, or may have, a run.
+    """Record a backfill with its current state for the Backfills tab of the Dagster UI: the slices that have, or may have, a run.
 
-    While slices are left it counts as canceled, as it would stay after a kill: no state that Dagster leaves alone means at work.
+    While slices are left it is shown as canceled, which also holds after a kill: Dagster's daemon would act on a state of work in
+    progress.
     """
     plan = plan_of_record(record)
     windows = [plan.window_of(one) for one in record.slices if one.run_id or one.state is not SliceState.DONE]
@@ -195,7 +196,7 @@ def show_backfill(instance: dg.DagsterInstance, mapping: FeedMapping, record: Ba
         DAYS_TAG: str(plan.window),
         SLICES_TAG: f"{done} of {len(record.slices)} done",
     }
-    # Of a job with partitions Dagster expects each run to name days of them.
+    # Dagster expects each run of a partitioned job to name its partitions.
     job = names.backfill_job_of(mapping.feed) if is_by_day or not has_days(mapping) else ""
     put_backfill(
         instance,

@@ -1,7 +1,7 @@
-"""Notify the owners of feeds: each cause once, then that it is over, in few messages for each recipient.
+"""Notify the owners of feeds: once of each cause and once when it has ended, in few messages per recipient.
 
-A message says for each feed what is new, what is over and what still waits; plain text, bounded. Texts of partners and of the
-service in it can neither mention a whole chat nor break out of their line.
+A message lists per feed what is new, what has ended and what is still open; plain text of bounded length. Texts of partners and
+of the service cannot mention a whole chat or break out of their line.
 """
 
 from __future__ import annotations
@@ -37,30 +37,32 @@ from state.queries import FeedStatus, LedgerQueries, RunRecord, last_came
 
 
 class Cause(StrEnum):
-    """Causes of runs first; those of rows are the words of `rows --state`. Each has a heading for titles of messages."""
+    """What an owner is notified of: causes of runs first, then kinds of waiting rows by the values of `rows --state`. Each has a
+    heading for the title of a message.
+    """
 
     heading: str
 
     def __new__(cls, word: str, heading: str = "") -> Self:
-        """Return the member; its value is the word alone."""
+        """Create the member; its value is the word, without the heading."""
         cause = str.__new__(cls, word)
         cause._value_, cause.heading = word, heading
         return cause
 
     FILE = "file", "its mapping file is broken"
     BRAKE = "brake", "stopped by a brake"
-    KEY = "key", "the service refuses us"
-    SET_UP = "set-up", "cannot run as it is set up"
+    KEY = "key", "the service refuses the API key"
+    SET_UP = "set-up", "its configuration has a mistake"
     AWAY = "away", "paused"
     FAILED = "failed", "the run failed"
     LOST = "lost", "a run was lost"
-    OVERDUE = "overdue", "no run has come"
+    OVERDUE = "overdue", "no run has started"
     CONFLICT = "conflict", "rows in conflict"
     REFUSED = "refused", "rows refused"
     BLOCKED = "blocked", "rows blocked"
     UNCERTAIN = "uncertain", "rows uncertain"
     REJECTED = "rejected", "rows rejected"
-    HELD = "held", "rows held back"
+    HELD = "held", "rows held"
     DRIFT = "drift", "rows changed"
     VANISHED = "vanished", "rows gone"
     EARLIER = "earlier", "earlier events to remove"
@@ -69,29 +71,29 @@ class Cause(StrEnum):
 MOST_AN_HOUR = 6
 AN_HOUR = timedelta(hours=1)
 FIRST_PAUSE = timedelta(minutes=5)
-"""Exponential backoff for a recipient that cannot be reached, up to an hour."""
+"""First pause of the exponential backoff for a recipient that cannot be reached; the longest is an hour."""
 LONGEST = timedelta(seconds=30)
-"""After so long, no further message is begun: it is due the next time."""
+"""After this time no further message is started in the same call: it is sent the next time."""
 MOST_FEEDS = 15
-"""Feeds shown at length; of more only the names are listed."""
+"""Feeds shown in full; further ones are only named."""
 MOST_NAMED = 50
 MOST_CHARS = 600
-"""Characters of one sentence of a message."""
+"""Characters of one sentence in a message."""
 _RUNS_READ = (3, 100)
-"""So many runs are read for the last one with an end of its own, and so many where none of those has one."""
+"""How many runs are searched for the last conclusive one: first few, then more."""
 _MENTIONS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
 _UNSEEN = "\N{ZERO WIDTH SPACE}"
 _TIME = "%Y-%m-%d %H:%M UTC"
 _GRACE = timedelta(minutes=5)
-"""A lease counts for so much longer: clocks of machines differ, and a machine that slept goes on with its own."""
+"""Tolerance for expired leases: clocks of machines differ, and a machine that slept continues."""
 _CAUSES = {ExitCode.CONFIG: Cause.SET_UP, ExitCode.REFUSED: Cause.KEY, ExitCode.BRAKE: Cause.BRAKE, ExitCode.LATER: Cause.AWAY}
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
-"""Exit codes that say nothing about the feed: it was held, or the run was interrupted."""
+"""Exit codes that are not about the feed: another run held it, or the run was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """One cause of one feed: its text and what would help. `rows`: how many rows it is about, 0 for a cause of runs."""
+    """One cause of one feed, with its text and what to do. `rows`: the number of rows, 0 for a cause of runs."""
 
     cause: Cause
     text: str
@@ -100,11 +102,11 @@ class Concern:
 
 
 def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) -> Iterator[Concern]:
-    """Yield the concerns of a feed, the gravest first. `runs`: its latest, the youngest first."""
+    """Yield the concerns of a feed, the gravest first. `runs`: its latest runs, newest first."""
     feed = status.book.feed
     if was_lost(status, now) and status.last_run is not None:
-        text = f"run {status.last_run.run_id} ended without a word: its process was killed, or the machine went down"
-        yield Concern(Cause.LOST, text, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
+        text = f"run {status.last_run.run_id} ended without a report: its process was killed, or the machine went down"
+        yield Concern(Cause.LOST, text, f"the state is intact: the next run continues; `eventsync run {feed}` starts one now")
     run = next(filter(is_conclusive, runs), None)
     if run is not None:
         cause = Cause.FAILED if run.outcome == "failed" else _CAUSES.get(ExitCode(run.exit_code or 0))
@@ -117,22 +119,22 @@ def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) ->
 
 
 def was_lost(status: FeedStatus, now: datetime) -> bool:
-    """Whether the feed's last run has no end, and no process works on it any more."""
+    """Return whether the feed's last run was killed: it has no end, and no process works on it."""
     run, lease = status.last_run, status.lease
     is_at_work = lease is not None and not lease.is_gone and lease.expires_at + _GRACE > now
     return run is not None and run.finished_at is None and not is_at_work
 
 
 def is_conclusive(run: RunRecord) -> bool:
-    """Whether a run's end says something about the feed."""
+    """Return whether a run has ended with an outcome about the feed."""
     return run.exit_code is not None and run.exit_code not in SILENT
 
 
 def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, now: datetime) -> Concern | None:
-    """Return the concern that a feed's run did not come; None where it did, or without a schedule.
+    """Return the concern that a feed's scheduled run did not start; None if it did, or if there is no schedule.
 
-    A tick counts once it is an hour old; where ticks come more often, once the next one has come. A feed that never ran
-    may be new.
+    A tick counts as missed after an hour, or at the next tick if that is earlier. A feed that never ran may be new, and is not
+    overdue.
     """
     if schedule is None or schedule.cron is None or came is None:
         return None
@@ -140,14 +142,14 @@ def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, no
     due = last_tick(schedule, now - timedelta(minutes=grace_min))
     if due is None or came >= due:
         return None
-    text = f"no run has come since {came:{_TIME}}: one was due at {due:{_TIME}} by its schedule, {schedule}"
-    hint = f"is the daemon running, and its schedule on? `eventsync status {feed}` tells whether a run is still at work"
-    return Concern(Cause.OVERDUE, text, f"{hint}; `eventsync run {feed}` runs it now")
+    text = f"the last run started at {came:{_TIME}}, and the run due at {due:{_TIME}} has not started (schedule: {schedule})"
+    hint = f"check that Dagster's daemon runs and the schedule is on; `eventsync status {feed}` shows a run that is still at work"
+    return Concern(Cause.OVERDUE, text, f"{hint}; `eventsync run {feed}` starts one now")
 
 
 @dataclass(frozen=True, slots=True)
 class FileOfFeed:
-    """What can still be read of a broken mapping file."""
+    """The part of a broken mapping file that can be read."""
 
     feed: FeedName
     owner: str = ""
@@ -159,7 +161,7 @@ Owned = FeedMapping | FileOfFeed
 
 
 def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -> Iterator[tuple[FileOfFeed, Concern]]:
-    """Yield each broken file with its concern. `taken`: sound feeds, whose names a broken file may claim by mistake."""
+    """Yield each broken file with its concern. `taken`: names of valid feeds, which a broken file may repeat by mistake."""
     for error in errors:
         document = readable_document(error.path)
         name, owner, notify = (document.get(word) for word in ("feed", "owner", "notify"))
@@ -172,7 +174,9 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
 
 
 class FeedNews(NamedTuple):
-    """News of one feed for one recipient: what is `new`, what is `over`, and what was reported before and still stands."""
+    """News of one feed for one recipient: causes that are `new`, causes that are `over`, and causes reported before that still
+    hold (`standing`).
+    """
 
     feed: FeedName
     owner: str
@@ -182,21 +186,23 @@ class FeedNews(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The paragraph about the feed."""
+        """The paragraph of the message about the feed."""
         lines = [f"{self.feed} (owner: {self.owner})" if self.owner else str(self.feed)]
         for concern in self.new:
             lines.append(f"- {harmless(concern.text)}")
-            lines += [f"  What would help: {harmless(concern.hint)}"] if concern.hint else []
+            lines += [f"  What to do: {harmless(concern.hint)}"] if concern.hint else []
         for notice in self.over:
-            lines.append(f"- Over, told on {notice.told_at or notice.noted_at:{_TIME}}: {harmless(notice.words)}")
+            lines.append(f"- Ended, reported on {notice.told_at or notice.noted_at:{_TIME}}: {harmless(notice.words)}")
         if self.standing:
             open_ones = (f"{one.cause.heading}{f' ({one.rows:,})' if one.rows else ''}" for one in self.standing)
-            lines.append(f"Still open, told before: {'; '.join(open_ones)}")
+            lines.append(f"Still open, reported before: {'; '.join(open_ones)}")
         return "\n".join(lines)
 
 
 def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Message:
-    """Return the message about all these feeds. `service`: where events are sent; `page`: where runs are shown."""
+    """Build the message about several feeds. `service`: the address of the service; `page`: the address of the runs, "" if
+    unknown.
+    """
     order = [*Cause]
 
     def gravity(one: FeedNews) -> tuple[int, str]:
@@ -206,24 +212,24 @@ def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Messag
     shown, others = gravest_first[:MOST_FEEDS], gravest_first[MOST_FEEDS:]
     named = ", ".join(one.feed for one in others[:MOST_NAMED]) + (", …" if len(others) > MOST_NAMED else "")
     foot = [
-        f"And {len(others)} more feeds: {named}: `eventsync status` tells of each" if others else "",
+        f"And {len(others)} more feeds: {named}: `eventsync status` shows them" if others else "",
         f"Service: {service}" if service else "",
         f"Runs: {page}" if page else "",
     ]
     concerned = [one for one in gravest_first if one.new]
     if not concerned:
-        title, tone = f"{news[0].feed}: over" if len(news) == 1 else f"over at {len(news)} feeds", Tone.RELIEF
+        title, tone = f"{news[0].feed}: resolved" if len(news) == 1 else f"resolved for {len(news)} feeds", Tone.RELIEF
     else:
         gravest = concerned[0].new
         title = f"{concerned[0].feed}: {gravest[0].cause.heading}{f', and {len(gravest) - 1} more' if len(gravest) > 1 else ''}"
-        title = f"{len(concerned)} feeds need somebody" if len(concerned) > 1 else title
+        title = f"{len(concerned)} feeds need attention" if len(concerned) > 1 else title
         tone = Tone.WARNING if gravity(concerned[0])[0] >= order.index(Cause.CONFLICT) else Tone.ALARM
     body = [*(one.text for one in shown), "\n".join(filter(None, foot))]
     return Message(f"eventsync: {title}", "\n\n".join(filter(None, body)), tone)
 
 
 def harmless(text: str) -> str:
-    """Return a sentence on one line, bounded, without mentions that a chat would obey."""
+    """Return a sentence on one line, cut to 600 characters, with mentions disabled that a chat would follow."""
     line = " ".join(replaced(text).split())
     short = line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1].rstrip()}…"
     return _MENTIONS.sub(lambda mention: f"{mention[0]}{_UNSEEN}", short)
@@ -231,21 +237,23 @@ def harmless(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SentMessages:
-    """The messages to one recipient: those of the last hour that were accepted, and the failures since, with the last."""
+    """The messages to one recipient: times of those accepted in the last hour, number of failures since, time of the last
+    failure.
+    """
 
     accepted: tuple[datetime, ...] = ()
     failures: int = 0
     failed_at: datetime | None = None
 
     def may_go(self, now: datetime) -> bool:
-        """Whether another message may go now. A time in the future is of a clock that was set back since, and does not count."""
+        """Return whether another message may be sent now. Times in the future, from a clock set back since, do not count."""
         pause = min(FIRST_PAUSE * 2 ** max(self.failures - 1, 0), AN_HOUR)
         if self.failed_at is not None and self.failed_at <= now < self.failed_at + pause:
             return False
         return len(_of_last_hour(self.accepted, now)) < MOST_AN_HOUR
 
     def after(self, now: datetime, *, is_accepted: bool) -> SentMessages:
-        """Return the same after one more message."""
+        """Return the record after one more message."""
         if is_accepted:
             return SentMessages((*_of_last_hour(self.accepted, now), now))
         return replace(self, failures=min(self.failures + 1, 10), failed_at=now)
@@ -260,11 +268,12 @@ _SENT_MESSAGES = TypeAdapter(SentMessages)
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Notifies the owners of feeds at one destination: each cause once, then that it is over; one message for all that is due.
+    """Notifies the owners of feeds at one destination: once of each cause and once when it has ended, in one message per
+    recipient.
 
-    What is due is remembered in the state DB, so that runs and the sensor can both notify. A message that does not get through
-    fails nothing: it stays due. `page`: the address at which a person looks at runs, "" if there is none.
-    Every method raises `SyncError` where the state DB cannot be read or written.
+    What is due is recorded in the state DB, so that runs and the sensor can both notify. A message that cannot be delivered stays
+    due and raises no error. `page`: the address at which runs are shown, "" if there is none. Every method raises `SyncError` if
+    the state DB cannot be read or written.
     """
 
     engine: StateDb
@@ -277,10 +286,10 @@ class Notifier:
     def notify(
         self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern] | None = None, late: Collection[FeedName] = ()
     ) -> None:
-        """Notify the recipients of these feeds of what is new and what is over.
+        """Notify the recipients of these feeds of new causes and of causes that have ended.
 
-        `crashes`: concerns that the state DB does not know of. `late`: feeds that may be reported overdue; of others only the
-        end of that is reported. A recipient that cannot be reached, or got enough messages for now, gets the rest later.
+        `crashes`: concerns that are not in the state DB. `late`: feeds that may be reported as overdue; for others only the end
+        of it is reported. A recipient that cannot be reached, or got too many messages, gets the rest later.
         """
         began, noted, came = self.now(), _by_feed(self._sent.all()), self._runs_came()
         owners: dict[FeedName, str] = {}
@@ -289,7 +298,7 @@ class Notifier:
         for one in feeds:
             for name in self.channels.unknown(one.notify):
                 log = structlog.get_logger()
-                log.warning("a feed names a channel that EVENTSYNC_NOTIFY does not", feed=one.feed, channel=name)
+                log.warning("the feed's channel is missing in EVENTSYNC_NOTIFY", feed=one.feed, channel=name)
             known = noted.get(one.feed, [])
             may_be_late = one.feed in late or any(notice.cause == Cause.OVERDUE.value for notice in known)
             missed = overdue(one.feed, one.schedule, came.get(one.feed), self.now()) if may_be_late else None
@@ -306,7 +315,7 @@ class Notifier:
                 self._send(recipient, about, owners, concerns)
 
     def notify_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
-        """Notify of feeds whose last run was lost, before the next run begins."""
+        """Notify of the feeds whose last run was killed; called before the next run begins."""
         runs = LedgerQueries(self.engine).runs
         last = [(one, runs(destination=self.destination, feed=one.feed, limit=1)) for one in feeds]
         open_ones = [one for one, found in last if found and found[0].finished_at is None]
@@ -315,7 +324,7 @@ class Notifier:
     def files(
         self, broken: Collection[MappingFileError], sound: Iterable[Owned]
     ) -> tuple[Sequence[Owned], Mapping[FeedName, Concern]]:
-        """Return, as `notify` takes them, the mapping files that cannot be used and those that were reported and are mended."""
+        """Return the broken mapping files and those corrected since they were reported, as arguments for `notify`."""
         feeds = {one.feed: one for one in sound}
         found = {file.feed: (file, concern) for file, concern in broken_files(broken, feeds)}
         former = {one.feed for one in self._sent.all() if one.cause == Cause.FILE.value}
@@ -323,18 +332,18 @@ class Notifier:
         return [*(file for file, _ in found.values()), *mended], {feed: concern for feed, (_, concern) in found.items()}
 
     def newly_overdue(self, feeds: Iterable[Owned]) -> frozenset[FeedName]:
-        """Return the feeds with recipients whose runs no longer come, and that were not reported yet."""
+        """Return the feeds with recipients that are overdue and were not reported yet."""
         came = self._runs_came()
         noted = {one.feed for one in self._sent.all() if one.cause == Cause.OVERDUE.value}
         maybe = (one for one in feeds if one.feed not in noted and self.channels.recipients(one.owner, one.notify))
         return frozenset(one.feed for one in maybe if overdue(one.feed, one.schedule, came.get(one.feed), self.now()))
 
     def unfinished(self) -> frozenset[FeedName]:
-        """Return the feeds of which a notification is due."""
+        """Return the feeds with a notification due."""
         return self._sent.unfinished()
 
     def _concerns(self, feed: FeedName) -> list[Concern]:
-        """Return the concerns of the feed's latest runs and of its rows."""
+        """Return the concerns of the feed's latest runs and of its waiting rows."""
         runs: tuple[RunRecord, ...] = ()
         for limit in _RUNS_READ:
             runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
@@ -343,7 +352,7 @@ class Notifier:
         return [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
 
     def _note(self, feed: FeedName, recipients: Collection[str], concerns: Sequence[Concern], known: Sequence[Notice]) -> None:
-        """Write down what each recipient should know, where that differs from what is written."""
+        """Record the current concerns for each recipient, if they differ from those recorded."""
         wanted = {concern.cause.value: concern.text for concern in concerns}
         for name in sorted(recipients):
             noted = [one for one in known if one.recipient == name]
@@ -366,7 +375,7 @@ class Notifier:
         if not due:
             return
         if not (read_note(notes, name, _SENT_MESSAGES) or SentMessages()).may_go(self.now()):
-            log.info("a notice is held back: its recipient is told with the next one")
+            log.info("a notification is postponed: the recipient got too many messages, or cannot be reached")
             return
         claimed = [notice for feed in sorted(due) for notice in self._sent.claim(feed, recipient.name)]
         if not claimed:
@@ -381,15 +390,15 @@ class Notifier:
             if problem:
                 self._sent.release(claimed)
         if problem:
-            log.warning("a notice could not be sent; it is tried again after a later run", problem=problem)
+            log.warning("a notification could not be sent; a later run tries again", problem=problem)
         else:
             self._sent.settle(claimed)
-            log.info("a notice was sent", title=message.title)
+            log.info("a notification was sent", title=message.title)
         sent = read_note(notes, name, _SENT_MESSAGES) or SentMessages()
         write_note(notes, name, _SENT_MESSAGES, sent.after(self.now(), is_accepted=not problem))
 
     def _runs_came(self) -> Mapping[FeedName, datetime]:
-        """Return when each feed last ran; backfills do not count."""
+        """Return when each feed last ran, not counting backfills."""
         return last_came(self.engine, self.destination, SILENT, BACKFILL)
 
     def _status(self, feed: FeedName) -> tuple[FeedStatus, ...]:
@@ -401,7 +410,7 @@ class Notifier:
 
 
 def _news(feed: FeedName, owner: str, notices: Sequence[Notice], concerns: Sequence[Concern]) -> FeedNews:
-    """Return what these notices say of a feed."""
+    """Build the news of a feed from the notices due and its current concerns."""
     by_cause = {concern.cause: concern for concern in concerns}
     words = {Cause(one.cause): one.words for one in notices}
     unsent = {Cause(one.cause) for one in notices if one.told_at is None}
@@ -422,15 +431,15 @@ def _by_feed(notices: Iterable[Notice]) -> Mapping[FeedName, list[Notice]]:
 
 
 def notifier_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Notifier:
-    """Return the notifier of the configured destination. `now` is the time of day."""
+    """Build the notifier of the configured destination; `now` returns the current time."""
     page = f"{settings.dagster_url.rstrip('/')}/runs" if settings.dagster_url else ""
     return Notifier(engine, settings.destination, settings.channels, deliver_over(settings.mask), now, page)
 
 
 def notify_of_lost_state_db(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:
-    """Notify every recipient that the state DB cannot be used; return whether any message got through."""
+    """Notify every recipient that the state DB cannot be used; return whether a message was delivered."""
     audience = {one for mapping in feeds for one in settings.channels.recipients(mapping.owner, mapping.notify)}
-    help_ = f"\nWhat would help: {harmless(trouble.hint)}" if trouble.hint else ""
+    help_ = f"\nWhat to do: {harmless(trouble.hint)}" if trouble.hint else ""
     body = f"No feed can run.\n{harmless(str(trouble))}{help_}"
     deliver, message = deliver_over(settings.mask), Message("eventsync: the state DB cannot be used", body, Tone.ALARM)
     problems = [deliver(recipient.address, message) for recipient in sorted(audience, key=lambda one: one.name)]
@@ -439,8 +448,8 @@ def notify_of_lost_state_db(feeds: Iterable[Owned], settings: Settings, trouble:
 
 @contextmanager
 def nothing_fails() -> Iterator[None]:
-    """Log what keeps notices from being sent, instead of failing the run."""
+    """Log an error that prevents notifications, instead of failing the run."""
     try:
         yield
     except SyncError as problem:
-        structlog.get_logger().warning("notices could not be sent", problem=str(problem), hint=problem.hint)
+        structlog.get_logger().warning("notifications could not be sent", problem=str(problem), hint=problem.hint)

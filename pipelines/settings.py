@@ -1,7 +1,7 @@
-"""The environment, read once and checked as a whole: every problem at once, no secret in any message.
+"""Settings: the environment variables, read and checked at once, with all problems in one error and no secret in it.
 
-The only reader of the environment: the service and its key, where files and databases are, who we are to the sources, and the
-notification channels. Channel addresses hold secrets, so that mapping files only name channels.
+The only module that reads the environment. Addresses of notification channels contain secrets, so mapping files only name
+channels.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from mappings.errors import ConfigError
 
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
 EVERYTHING = "all"
-"""The channel of addresses without a name, for every feed."""
+"""The channel of addresses without a name, which every feed uses."""
 OWNER = "{owner}"
-"""Stands in an address for the owner of a feed."""
+"""Placeholder in an address for the owner of a feed."""
 _NAME = r"[\w.+-]+(?:@[\w.-]+)?"
 _ENTRY = re.compile(rf"(?:(?P<names>{_NAME}(?:,{_NAME})*)=)?(?P<url>[A-Za-z][A-Za-z0-9.+-]*://\S+)")
 _MAIL = re.compile(r"[\w.+'-]+@[\w-]+(?:\.[\w-]+)+")
 _OPEN_QUERY = frozenset({"to", "cc", "bcc", "from", "reply", "name", "smtp", "format", "mode", "overflow"})
 _PLAIN_WORD = re.compile(r"#?[a-z]+(?:[-_.][a-z]+)*")
 _GOOGLE_SECRETS = ("private_key", "client_secret", "refresh_token")
-"""The secrets in a credentials file of Google; the rest names the account, and is worth showing."""
+"""The secret fields of a Google credentials file; the others identify the account and may be shown."""
 _LOG_FORMATS, _LOG_LEVELS = ("pretty", "json"), ("debug", "info", "warning", "error")
 _CHECKED = {
     "namespace": ("EVENTSYNC_NAMESPACE", "is longer than 200 characters"),
-    "metrics_port": ("EVENTSYNC_METRICS_PORT", "is no port; write a number up to 65535, for example 9464"),
-    "trace_requests": ("EVENTSYNC_TRACE_REQUESTS", "is no share; write a number from 0 (none) to 1 (all), for example 0.01"),
-    "allow_private_images": ("EVENTSYNC_ALLOW_PRIVATE_IMAGES", "is neither yes nor no"),
+    "metrics_port": ("EVENTSYNC_METRICS_PORT", "is not a port; write a number up to 65535, for example 9464"),
+    "trace_requests": ("EVENTSYNC_TRACE_REQUESTS", "is not a share; write a number from 0 (none) to 1 (all), for example 0.01"),
+    "allow_private_images": ("EVENTSYNC_ALLOW_PRIVATE_IMAGES", "is neither yes nor no; write one of them"),
 }
-"""Fields of the settings that are checked by their types: the variable, and what is wrong with a value that does not fit."""
+"""Settings that are validated by their types: the variable, and the sentence about an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One address, and the name under which it may be shown and remembered."""
+    """One address, and the name under which it is shown and remembered."""
 
     name: str
     address: SecretStr
@@ -58,14 +58,14 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The addresses of each channel, in the order in which the environment names them."""
+    """The addresses of each notification channel, in the order of the environment."""
 
     addresses: Mapping[str, tuple[SecretStr, ...]] = field(default_factory=dict)
 
     def recipients(self, owner: str, notify: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients of a feed: the channels it names, the one named like its owner, and those of every feed.
+        """Return the recipients of a feed: its channels, the channel named like its owner, and the channel for every feed.
 
-        An address with a place for the owner is left out where the owner is no mail address.
+        An address with a place for the owner is left out if the owner is not a mail address.
         """
         found: dict[str, Recipient] = {}
         for channel in dict.fromkeys((*notify, owner, EVERYTHING)):
@@ -83,14 +83,14 @@ class Channels:
         return tuple(name for name in notify if name not in self.addresses)
 
     def secrets(self) -> Iterator[str]:
-        """Yield the addresses, and their parts that may be keys."""
+        """Yield the addresses, and those parts of them that may be keys."""
         for address in (one.get_secret_value() for each in self.addresses.values() for one in each):
             yield address
             yield from _secret_parts(address)
 
 
 def _secret_parts(address: str) -> Iterator[str]:
-    """Yield passwords, and all that is not surely a plain word or a host: some services have keys for hosts and paths."""
+    """Yield passwords, and every part that is not clearly a plain word or host: some services put keys into hosts and paths."""
     try:
         parts = urlsplit(address)
         pairs = parse_qsl(parts.query)
@@ -112,7 +112,7 @@ def _secret_parts(address: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Environment:
-    """The variables of one environment; relative paths start at `cwd`. What is wrong is added to `problems`."""
+    """The variables of one environment; relative paths start at `cwd`. Each mistake is added to `problems`."""
 
     values: Mapping[str, str]
     cwd: Path
@@ -125,7 +125,7 @@ class _Environment:
         return (self.cwd / Path(self.text(name)).expanduser()) if self.text(name) else None
 
     def read_file(self, name: str) -> str:
-        """Return the text of the file that a variable names, "" without one."""
+        """Return the text of the file that a variable names, "" if it is not set."""
         file = self.path(name)
         try:
             return file.read_text(encoding="utf-8-sig") if file else ""
@@ -141,16 +141,18 @@ class _Environment:
         return SecretStr(direct if direct.strip() else self.read_file(f"{name}_FILE").strip("\r\n"))
 
     def header(self, name: str, secret: SecretStr) -> SecretStr:
-        """Return a secret as it stands in an HTTP header; one that cannot stand there is a problem."""
+        """Return a secret as the value of an HTTP header; an invalid character is a problem."""
         key = secret.get_secret_value().strip()
         if key.isascii() and key.isprintable() and " " not in key:
             return SecretStr(key)
         where = name if self.text(name) else f"{name}_FILE"
-        self.problems.append(f"{where}: holds characters that cannot stand in an HTTP header (spaces, line ends or non-ASCII)")
+        self.problems.append(
+            f"{where}: contains characters that are not allowed in an HTTP header (spaces, line ends or non-ASCII)"
+        )
         return SecretStr("")
 
     def address(self, name: str) -> str:
-        """Return an address that secrets may be sent to: https, or this very machine."""
+        """Return an address that secrets may be sent to: https, or on this machine."""
         problem = _unsafe(self.text(name))
         if problem:
             self.problems.append(f"{name}: {problem}")
@@ -167,19 +169,19 @@ def _unsafe(address: str) -> str:
     except ValueError:
         host = ""
     if not host or parts.scheme not in {"https", "http"}:
-        return "is no address; write it like https://host.example.org"
+        return "is not an address; write it like https://host.example.org"
     if "@" in parts.netloc:
-        return "holds a user name or password; leave only the host"
+        return "contains a user name or password; leave only the host"
     if parts.scheme == "http" and not is_loopback(host):
-        return "would send secrets over plain http; https is required, except for this very machine"
+        return "would send secrets over plain http; use https, which is required except on this machine"
     return refusal_of_host(host)
 
 
 def read_channels(values: Mapping[str, str], cwd: Path, problems: list[str]) -> Channels:
-    """Return the channels of an environment; add a line to `problems` for each mistake, which shows only where it is.
+    """Return the channels of an environment; add each mistake to `problems`, by its position only.
 
-    `EVENTSYNC_NOTIFY` has addresses between blanks, `EVENTSYNC_NOTIFY_FILE` names a file with some on each line (those that
-    begin with # are left out). Each is an address, or `name=address`; several names stand between commas.
+    `EVENTSYNC_NOTIFY` has addresses separated by blanks; `EVENTSYNC_NOTIFY_FILE` names a file with addresses (lines that begin
+    with # are comments). Each is an address or `name=address`; several names are separated by commas.
     """
     environment, channels = _Environment(values, cwd, problems), dict[str, list[SecretStr]]()
     words = enumerate(environment.text("EVENTSYNC_NOTIFY").split(), start=1)
@@ -193,22 +195,24 @@ def read_channels(values: Mapping[str, str], cwd: Path, problems: list[str]) -> 
             for name in (parsed["names"] or EVERYTHING).split(","):
                 channels.setdefault(name, []).append(SecretStr(parsed["url"]))
         else:
-            problems.append(f"{where}: is no address such as json://host.example.org/path or ops=mailtos://user:secret@host")
+            problems.append(
+                f"{where}: is not an address; write it like json://host.example.org/path or ops=mailtos://user:secret@host"
+            )
     return Channels({name: tuple(dict.fromkeys(addresses)) for name, addresses in channels.items()})
 
 
 def _read_access(environment: _Environment) -> Access:
     """Return the credentials for Google Sheets and Salesforce.
 
-    Whether they are sufficient is checked where a source needs them: other feeds run without. `domain` is as simple-salesforce
-    takes it: what stands before `.salesforce.com`.
+    A source checks whether they are sufficient; feeds without such a source do not need them. `domain` is the part before
+    `.salesforce.com`, as simple-salesforce expects it.
     """
     domain, key_file = environment.text("SALESFORCE_DOMAIN", "login"), environment.path("SALESFORCE_PRIVATEKEY_FILE")
     if key_file is not None and not key_file.is_file():
         environment.problems.append(f"SALESFORCE_PRIVATEKEY_FILE: there is no file {key_file}")
     if "/" in domain or domain.endswith(".salesforce.com"):
         prefix = (domain.partition("://")[2] or domain).partition("/")[0].removesuffix(".salesforce.com")
-        environment.problems.append(f'SALESFORCE_DOMAIN: write what stands before .salesforce.com only: "{prefix}"')
+        environment.problems.append(f'SALESFORCE_DOMAIN: write only the part before .salesforce.com: "{prefix}"')
     google = GoogleAccess(environment.path("GOOGLE_APPLICATION_CREDENTIALS"), environment.address("EVENTSYNC_SHEETS_URL"))
     salesforce = SalesforceAccess(
         username=environment.text("SALESFORCE_USERNAME"),
@@ -222,7 +226,7 @@ def _read_access(environment: _Environment) -> Access:
     )
     secrets = (salesforce.password, salesforce.security_token, salesforce.consumer_secret)
     mask = Mask(secret.get_secret_value() for secret in secrets)
-    # The source that needs a file reports one that cannot be read.
+    # A file that cannot be read is reported by the source that needs it.
     with suppress(OSError, ValueError):
         mask.learn(key_file.read_text("utf-8") if key_file else "")
     with suppress(OSError, ValueError):
@@ -233,7 +237,7 @@ def _read_access(environment: _Environment) -> Access:
 
 
 class Settings(BaseModel):
-    """The environment of one process. Paths are absolute; the key is masked wherever it is shown."""
+    """The settings of one process. Paths are absolute; the key is masked wherever it is shown."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -248,42 +252,44 @@ class Settings(BaseModel):
     dagster_url: str = ""
     metrics_port: int | None = Field(default=None, ge=0, lt=1 << 16)
     otel: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
-    """The standard OTEL_* variables as they are; the OpenTelemetry SDK reads most of them by itself."""
+    """The standard OTEL_* variables, unparsed; the OpenTelemetry SDK reads most of them itself."""
     trace_requests: float = Field(default=0.01, ge=0, le=1)
     allow_private_images: bool = False
     access: InstanceOf[Access] = Field(default_factory=Access, repr=False, exclude=True)
     """Credentials for the services that rows are read from."""
     channels: InstanceOf[Channels] = Field(default_factory=Channels, repr=False, exclude=True)
-    """Who is notified."""
+    """The addresses that notifications are sent to."""
 
     @property
     def destination(self) -> str:
-        """The service and the namespace that the ledger is scoped by: rehearsing never marks a row as delivered in production."""
+        """The service and the namespace, which scope the ledger: rows sent to a test service never count as delivered in
+        production.
+        """
         return destination_of(self.base_url, self.namespace)
 
     @property
     def service_url(self) -> str:
-        """The service's address, normalised."""
+        """The normalised address of the service."""
         return service_of(self.base_url)
 
     @property
     def state_kind(self) -> str:
-        """The kind of database that the ledger is in, as Dagster names it."""
+        """The kind of the state DB, in Dagster's words."""
         return "postgres" if self.state_url.startswith("postgres") else "sqlite"
 
     @cached_property
     def mask(self) -> Mask:
-        """Masks the service's key, the state DB's password and all secrets of `access`, `channels` and `otel`."""
+        """A mask for the service's key, the state DB's password and all secrets of `access`, `channels` and `otel`."""
         key, passwords = self.api_key.get_secret_value(), passwords_in(self.state_url)
         self.access.mask.learn(key, *passwords, *self.channels.secrets(), *_otel_secrets(self.otel))
         return self.access.mask
 
 
 def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
-    """Read the environment, and a `.env` file in `cwd` for what it does not say.
+    """Read the settings from the environment, and from a `.env` file in `cwd` for variables that are not set.
 
     Raises:
-        ConfigError: with every problem found, one a line.
+        ConfigError: with every problem found, one per line.
     """
     values = {**{name: value for name, value in dotenv_values(cwd / ".env").items() if value is not None}, **environ}
     environment = _Environment(values, cwd, [])
@@ -294,7 +300,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
             expected = f"a format ({', '.join(_LOG_FORMATS)}) nor a level ({', '.join(_LOG_LEVELS)})"
             environment.problems.append(f"EVENTSYNC_LOG: {word!r} is neither {expected}")
     log_format = formats[-1] if formats else "pretty"
-    # Without a level a person at a terminal, who gets a report, sees warnings only.
+    # Pretty logs are for a person, who also gets a report: warnings are enough by default.
     log_level = levels[-1] if levels else "info" if log_format == "json" else "warning"
     fields = {
         "base_url": _base_url(environment),
@@ -317,12 +323,12 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         for name, problem in (_CHECKED[str(one["loc"][0])] for one in error.errors()):
             problems.append(f"{name}: {environment.text(name)!r} {problem}")
     if problems:
-        raise ConfigError("\n".join(problems), hint="mend the environment (or the .env file here) and run again")
+        raise ConfigError("\n".join(problems), hint="correct the environment (or the .env file here) and run again")
     return settings
 
 
 def current_settings() -> Settings:
-    """Read the settings of this very process.
+    """Read the settings of this process.
 
     Raises:
         ConfigError: as `read_settings`.
@@ -331,11 +337,11 @@ def current_settings() -> Settings:
 
 
 def _base_url(environment: _Environment) -> str:
-    """Refuse an address with a password: it would become part of the state DB and of every message."""
+    """Return the service's address; refuse one with a password, which would appear in the state DB and in messages."""
     url = environment.text("EVENT_API_BASE_URL")
     if not passwords_in(url) and "@" not in url.partition("://")[2].partition("/")[0]:
         return url
-    problem = "holds a user name or password; leave only the host, the key is set apart from it"
+    problem = "contains a user name or password; leave only the host, the key has its own variable"
     environment.problems.append(f"EVENT_API_BASE_URL: {problem}")
     return ""
 

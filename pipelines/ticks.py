@@ -1,6 +1,6 @@
-"""The moments that a cron line names, computed from the calendar: those of a day, and the last before a moment.
+"""Compute the ticks of a cron line: those of a day, and the last one before a given time.
 
-Imports no Dagster, because notifications need them on the command line, which has to start fast.
+Does not import Dagster, because the command line needs it for notifications and must start fast.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from zoneinfo import ZoneInfo
 from mappings.spec.feed import MONTHS, WEEKDAYS, Schedule, cron_values
 
 HOUR, DAY = 60, 24 * 60
-"""In minutes."""
+"""Minutes of an hour and of a day."""
 ANY = "*"
 _LONGEST = timedelta(days=8 * 366)
-"""Around 2100 the ticks of a line that names the 29th of February are eight years apart."""
+"""Longest gap between two ticks: around 2100, a 29th of February is eight years after the one before."""
 
 
 def ticks_of_day(cron: str) -> Sequence[int]:
-    """Return the minutes of a day at which a line ticks, on the days on which it does, the earliest first."""
+    """Return the ticks of a day as minutes since midnight, earliest first."""
     minute, hour, *_ = cron.split()
     return [HOUR * each + minutes for each in cron_values(hour, 0, 23) for minutes in cron_values(minute, 0, 59)]
 
 
 def gaps_of_day(ticks: Sequence[int]) -> set[int]:
-    """Return how many minutes lie between two ticks, one of which may be the next day's first."""
+    """Return the different gaps between two ticks in minutes, including that to the next day's first tick."""
     return {after - before for before, after in pairwise((*ticks, ticks[0] + DAY))}
 
 
 def last_tick(schedule: Schedule, before: datetime) -> datetime | None:
-    """Return the last tick of a schedule at or before a moment; None without a cron line.
+    """Return the last tick of a schedule at or before a given time; None without a cron line.
 
-    In an hour that daylight saving time skips or repeats, it may be wrong by that hour.
+    It may be an hour off in an hour that daylight saving time skips or repeats.
     """
     if schedule.cron is None:
         return None
@@ -54,7 +54,7 @@ def _moment(day: date, minute: int, zone: ZoneInfo) -> datetime:
 
 
 def _is_day_of(cron: str, day: date) -> bool:
-    """Whether a line ticks on a day: where it names days of the month and of the week, either is enough, as in cron."""
+    """Return whether a cron line ticks on a day. Of days of the month and of the week, either is enough (cron's rule)."""
     _, _, days, months, weekdays = cron.split()
     if day.month not in cron_values(months, 1, 12, MONTHS):
         return False

@@ -1,1 +1,1 @@
-"""A faithful local Event Publishing service for first runs, rehearsals and tests. Imports none of the other packages."""
+"""A local Event Publishing service for first runs, tests and trials. Independent of the other packages."""

@@ -1,4 +1,4 @@
-"""`python -m sandbox`: a sandbox as a process of its own, which prints in one line of JSON where it listens."""
+"""`python -m sandbox`: run a sandbox as its own process; the first line of output is its address as JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from sandbox.switches import SwitchError, parse_switches
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until a signal and return 0, or print why it cannot start to stderr and return 2."""
-    parser = argparse.ArgumentParser(prog="python -m sandbox", description="A local Event Publishing service for rehearsals.")
+    """Serve until a signal, then return 0; return 2 with a message on stderr if the sandbox cannot start."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sandbox", description="Run a local Event Publishing service for tests and trials."
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (%(default)s)")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="folder that survives a restart (in memory without)")
-    parser.add_argument("--key", help="secret of the default API key (a new one without)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 chooses a free one (%(default)s)")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder that keeps the service's state (default: in memory)")
+    parser.add_argument("--key", help="secret of the default API key (default: a new one)")
     parser.add_argument("--rate", metavar="N/s", help="short for --set rate_events=N/s")
-    parser.add_argument("--set", dest="switches", action="append", default=[], metavar="SWITCH=VALUE", help="may be repeated")
+    parser.add_argument(
+        "--set", dest="switches", action="append", default=[], metavar="SWITCH=VALUE", help="set a switch; may be repeated"
+    )
     options = parser.parse_args(arguments)
     rate = [f"rate_events={options.rate}"] if options.rate else []
     try:

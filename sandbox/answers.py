@@ -1,6 +1,6 @@
-"""Answers of the service, the error envelope of its refusals, and the faults that spoil them in rehearsals.
+"""Answers of the service: the error envelope of refusals, and the faults that the sandbox injects.
 
-Faults are drawn from seed, key and attempt alone, so that a rehearsal can be repeated.
+Faults are drawn from seed, key and attempt only, so that a test can be repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATUS_OF: Final = {
     "rate_limited": 429,
     "internal_error": 500,
 }
-"""The specification's error codes, each with its status."""
+"""The specification's error codes and their status."""
 JSON: Final = "application/json"
 Headers = tuple[tuple[str, str], ...]
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
@@ -40,7 +40,7 @@ Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "trunc
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `code` is the error's code, "" for a success; `breakage` is how its delivery fails on purpose."""
+    """One answer. `code`: the error code, "" for a success; `breakage`: how its delivery is broken on purpose."""
 
     status: int
     body: bytes
@@ -51,7 +51,7 @@ class Reply:
 
 
 class ApiError(Exception):
-    """A refusal with a code of the specification, whose status it has unless another is given (405, 413, 415)."""
+    """A refusal with an error code of the specification; its status follows from the code, unless given (405, 413, 415)."""
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, field: str = "", issue: str = "", headers: Headers = ()
@@ -73,17 +73,17 @@ class ApiError(Exception):
 
 
 def invalid(field: str, issue: str) -> ApiError:
-    """Return the 400 of a field: its path in the payload (`offers[0].url`), and what is wrong with it."""
+    """Return the 400 for a field: its path in the payload (`offers[0].url`), and what is wrong with it."""
     return ApiError("invalid_request", f"{field}: {issue}", field=field, issue=issue)
 
 
 def json_answer(document: object, status: int = 200) -> Reply:
-    """Return a success whose body is `document` as JSON."""
+    """Return an answer of success with `document` as JSON."""
     return Reply(status, orjson.dumps(document))
 
 
 def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
-    """Return the `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch says; () where it is absent."""
+    """Return the `Retry-After` header for `wait_s` seconds from `now`, in the form of the switch; () if it is absent."""
     seconds, at = math.ceil(wait_s), math.ceil(now + wait_s)
     texts: dict[RetryAfterStyle, tuple[str, ...]] = {
         "absent": (),
@@ -103,7 +103,7 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
 Moment = Literal["before", "after"]
 _HTML: Final = "text/html; charset=utf-8"
 _BREAK_S: Final = 0.2
-"""The wait that the `Retry-After` of a 429 or 503 asks for, as precisely as its form allows."""
+"""Seconds that the `Retry-After` of an injected 429 or 503 asks for, as exactly as its form allows."""
 _WRONG_IDS: Final = ("100001", 100001.5, True, -1)
 _GATEWAY_PAGE: Final = (
     b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
@@ -112,7 +112,7 @@ _GATEWAY_PAGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How one attempt goes wrong, `before` or `after` its work is done and stored. `draw`: a random byte for variants."""
+    """How one attempt goes wrong, `before` or `after` its work is done and stored. `draw`: a random byte that picks a variant."""
 
     kind: FaultKind
     moment: Moment
@@ -120,7 +120,7 @@ class Fault:
 
 
 def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
-    """Return the fault of the n-th attempt called `name`: a retry gets a draw of its own, the same in every rehearsal."""
+    """Return the fault of the n-th attempt of a request `name`; each attempt has its own draw, equal in every run."""
     if 0 < switches.fault_attempts < attempt:
         return None
     drawn = blake2b(f"{switches.fault_seed}:{name}:{attempt}".encode(), digest_size=12).digest()
@@ -132,7 +132,7 @@ def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
 
 
 def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:
-    """Return what is sent instead of `answer` (None where there is none yet)."""
+    """Return the answer to send instead of `answer` (None if the work is not done)."""
     kind, status = fault.kind, switches.success_status
     whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, status)
     breaks = retry_after(switches.retry_after, _BREAK_S, now)
@@ -149,13 +149,13 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
         "error_504": Reply(504, _GATEWAY_PAGE, media_type=_HTML),
         "error_520": Reply(520, _GATEWAY_PAGE, media_type=_HTML),
         "html": Reply(200, _GATEWAY_PAGE, media_type=_HTML),
-        "late": Reply(0, b"", breakage="hang"),  # its connection was reset before its work: the client is gone by now
+        "late": Reply(0, b"", breakage="hang"),  # the connection was reset before the work: the client is gone
         "empty": Reply(status, b""),
         "no_content": Reply(204, b""),
         "no_doc": Reply(status, b"{}"),
         "malformed": replace(whole, body=whole.body.replace(b":", b"=>", 1)),
         "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, status),
-        # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
+        # 303 after the work is done, 307 before it (RFC 9110, 15.4).
         "redirect": Reply(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
     }
     match kind:
@@ -188,7 +188,7 @@ class Wire:
         self._open.pop(client, None)
 
     def reset(self, scope: Scope) -> None:
-        """Reset the connection of `scope` at once. Raises ConnectionResetError where no server holds one."""
+        """Reset the connection of `scope` at once (TCP RST). Raises ConnectionResetError if it is not open."""
         transport = self._transport(scope)
         connection: socket.socket | None = transport.get_extra_info("socket")
         if connection is not None:
@@ -196,11 +196,11 @@ class Wire:
         transport.abort()
 
     def cut(self, scope: Scope) -> None:
-        """Close the connection of `scope` once what was written is sent. Raises ConnectionResetError without one."""
+        """Close the connection of `scope` after sending what was written. Raises ConnectionResetError if it is not open."""
         self._transport(scope).close()
 
     def write(self, scope: Scope, raw: bytes) -> None:
-        """Send bytes that no request asked for. Raises ConnectionResetError without a connection."""
+        """Send bytes that are no answer to a request. Raises ConnectionResetError if the connection is not open."""
         self._transport(scope).write(raw)
 
     def _transport(self, scope: Scope) -> asyncio.Transport:
@@ -219,7 +219,7 @@ class BrokenResponse(Response):
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Break the exchange as the answer's `breakage` says."""
+        """Send the response broken as the answer's `breakage` says."""
         match self._answer.breakage:
             case "" | "twice":
                 await super().__call__(scope, receive, send)
@@ -234,7 +234,7 @@ class BrokenResponse(Response):
             case "hang":
                 pass
             case "drip":
-                # Send blanks, which are valid before any JSON, until the peer is gone.
+                # Send blanks, which are valid before any JSON, until the client disconnects.
                 gone = asyncio.ensure_future(receive())
                 headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
                 await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
@@ -246,7 +246,7 @@ class BrokenResponse(Response):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send({"type": "http.response.body", "body": self.body[: len(self.body) // 2], "more_body": True})
                 (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
-        # uvicorn notices in the next round of the loop that the peer is gone; returning sooner would be logged as an error.
+        # Wait until uvicorn notices the disconnection; returning sooner would be logged as an error.
         await receive()
 
 

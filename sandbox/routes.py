@@ -1,4 +1,4 @@
-"""The public routes: request bodies, idempotent work with its faults, pagination, and what each route does."""
+"""The public routes: request bodies, idempotency, injected faults, pagination, and the work of each route."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sandbox.validation import contract_text, read_event
 
 
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
-    """Read a body declared as JSON. Raises ApiError 415 or 413."""
+    """Read a body that is declared as JSON. Raises ApiError 415 or 413."""
     if _media_type(request) != JSON:
         raise _wrong_media_type(JSON)
     return await read_body(request, max_bytes)
 
 
 def _media_type(request: Request) -> str:
-    """Return the body's declared type without parameters, lower case, "" where none is declared."""
+    """Return the declared type of the body in lower case and without parameters, "" if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -39,7 +39,7 @@ def _wrong_media_type(accepted: str) -> ApiError:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Read the body. Raises ApiError 413 as soon as it is known to be too large, 415 for a compressed one."""
+    """Read the body. Raises ApiError 413 as soon as it is too large, 415 if it is compressed."""
     if request.headers.get("content-encoding", "identity") != "identity":
         message = "Send the body uncompressed."
         raise ApiError("invalid_request", message, status=415, field="Content-Encoding", issue="is not supported")
@@ -65,9 +65,10 @@ def parse_json(body: bytes) -> Any:
 
 
 async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, work: Callable[[], Reply]) -> Reply:
-    """Return the answer of `work`, done now or stored under the request's key. Raises ApiError 400 or 409 about the key.
+    """Return the answer of `work`, or the answer stored under the request's idempotency key. Raises ApiError 400 or 409 about the
+    key.
 
-    `work` runs in one transaction with the audit line and the stored answer, and never awaits.
+    `work` runs in one transaction with the audit line and the stored answer, and must not await.
     """
     attempt, digest, switches = context.attempt, blake2b(body, digest_size=16).digest(), sandbox.switches
     attempt.digest = digest.hex()
@@ -97,7 +98,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
         if fault is not None and fault.kind == "late":
             sandbox.environment.wire.reset(context.request.scope)
             await sandbox.pause(switches.fault_hold_ms)
-        # What is sent is written with all that belongs to it: from here on a kill of the sandbox changes nothing.
+        # One transaction for the work, the stored answer and the audit line: a kill leaves all or nothing.
         with sandbox.store.transaction():
             sent = answered() if fault is None else _spoilt(sandbox, context, fault, answered, is_stored=stored is not None)
             if new_slot and fault is not None and fault.kind == "stored_500":
@@ -120,13 +121,13 @@ def _spoilt(sandbox: Sandbox, context: RequestContext, fault: Fault, answered: C
 
 
 MAX_LIMIT: Final = 100
-"""The effective maximum of `limit` (specification, section Limits)."""
+"""Largest effective `limit` (specification, section Limits)."""
 _DEFAULT_LIMIT: Final = 10
 _MAX_PAGE: Final = 10**9
 
 
 def read_page(request: Request) -> tuple[int, int]:
-    """Return the page that a query asks for, from 1, and its limit, capped. Raises ApiError 400 for no whole numbers from 1."""
+    """Return the query's page, from 1, and its limit, capped. Raises ApiError 400 if one is not a whole number from 1."""
     number, limit = whole_number(request, "page", 1), whole_number(request, "limit", _DEFAULT_LIMIT)
     return min(number, _MAX_PAGE), min(limit, MAX_LIMIT)
 
@@ -140,7 +141,7 @@ def whole_number(request: Request, name: str, default: int, *, least: int = 1) -
 
 
 async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """Create one event, once under its idempotency key."""
+    """Create one event, once per idempotency key."""
     key = sandbox.admit(context, "events:create")
     body = await read_json_body(context.request, sandbox.switches.max_body_bytes)
 
@@ -158,7 +159,7 @@ async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
 
 
 async def list_events(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """List a page of the events in the channels available to the key's owner, in the minimal envelope (no `hasNextPage`)."""
+    """List a page of the events in the channels of the key's owner, in the minimal envelope (no `hasNextPage`)."""
     key = sandbox.admit(context, sandbox.switches.list_scope)
     page, limit = read_page(context.request)
     channel_ids = [channel.id for channel in sandbox.channels_of(key)]
@@ -169,7 +170,7 @@ async def list_events(sandbox: Sandbox, context: RequestContext) -> Reply:
 
 
 def _event_doc(event: StoredEvent, shows: Literal["id", "minimal", "full"]) -> dict[str, object]:
-    """Return an event as the service shows it: `id`, with its `title`, or the payload with what the service added."""
+    """Return an event as JSON: its `id`, `id` and `title`, or the whole payload with the service's fields."""
     if shows == "id":
         return {"id": event.id}
     if shows == "minimal":
@@ -180,7 +181,7 @@ def _event_doc(event: StoredEvent, shows: Literal["id", "minimal", "full"]) -> d
 
 
 async def list_channels(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """List the channels available to the key's owner, in the full envelope (specification, section Resources)."""
+    """List the channels of the key's owner, in the full envelope (specification, section Resources)."""
     key = sandbox.admit(context, "channels:read")
     page, limit = read_page(context.request)
     available = sandbox.channels_of(key)
@@ -200,7 +201,7 @@ async def list_channels(sandbox: Sandbox, context: RequestContext) -> Reply:
 
 
 async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """List all classifications with their version; what an Authorization header does here is a switch."""
+    """List all classifications with their version; a switch decides whether a key is ignored, required or rejected."""
     mode = sandbox.switches.classifications_auth
     if mode == "required":
         sandbox.admit(context, "none")
@@ -221,7 +222,7 @@ _SIGNATURES: Final = (
 
 
 async def upload_image(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """Store one image, once under its idempotency key, sent as a form or as raw bytes."""
+    """Store one image, once per idempotency key, sent as a form or as raw bytes."""
     key = sandbox.admit(context, sandbox.switches.media_scope)
     declared, accepted = _media_type(context.request), sandbox.switches.media_encoding
     is_form = declared == _MULTIPART and accepted != "raw"
@@ -237,12 +238,12 @@ async def upload_image(sandbox: Sandbox, context: RequestContext) -> Reply:
         number = sandbox.store.add_image(kind, image, key.name, context.attempt.at)
         return json_answer({"doc": {"id": number, "mimeType": kind, "filesize": len(image)}}, sandbox.switches.success_status)
 
-    # The same image is the same request, although a form library draws a new boundary each time.
+    # The key's digest is of the image: a form library chooses a new boundary for each request.
     return await answer_once(sandbox, context, image, store_image)
 
 
 def _image_type(image: bytes) -> str:
-    """Return the media type that the first bytes show: JPEG, PNG, GIF or WebP; "" for anything else."""
+    """Return the media type that the first bytes show: JPEG, PNG, GIF or WebP; "" for any other."""
     if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for signature, kind in _SIGNATURES if image.startswith(signature)), "")
@@ -270,7 +271,7 @@ _HTML = b"<!doctype html><html><title>Developers</title><body>Sign in to read th
 
 
 async def describe(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """Return the OpenAPI description as YAML, without a key; with `If-None-Match` 304 if it is the same. Raises ApiError 404."""
+    """Return the OpenAPI description as YAML, without a key; 304 if `If-None-Match` has its tag. Raises ApiError 404."""
     if sandbox.switches.contract_page == "html":
         return Reply(200, _HTML, media_type="text/html")
     if sandbox.switches.contract_page == "absent":

@@ -1,4 +1,4 @@
-"""The sandbox as a server on this machine: its socket, its signals, its announcement."""
+"""The sandbox as a server on this machine: application, socket, signals, and the announcement of its address."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PUBLIC: Final[Mapping[str, Mapping[str, tuple[RouteName, Handler]]]] = {
 
 
 def app_of(sandbox: Sandbox) -> Starlette:
-    """Return the application of an open sandbox, its `state.sandbox`; it closes the sandbox when it is shut down."""
+    """Build the application of a sandbox (`state.sandbox`); it closes the sandbox at shutdown."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -48,7 +48,7 @@ def app_of(sandbox: Sandbox) -> Starlette:
         sandbox.close()
 
     def respond_to_unknown(request: Request, error: Exception) -> Response:
-        """Answer a path or method that does not exist with the error envelope."""
+        """Answer an unknown path or method with the error envelope."""
         refusal = ApiError("not_found", f"There is nothing at {request.url.path}.")
         if isinstance(error, HTTPException) and error.status_code != 404:
             message = f"{request.method} is not possible at {request.url.path}."
@@ -57,8 +57,8 @@ def app_of(sandbox: Sandbox) -> Starlette:
         return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
 
     def respond_to_failure(_: Request, __: Exception) -> Response:
-        """Answer a mistake of the sandbox itself; Starlette raises it again, so that the server's log has it."""
-        refusal = ApiError("internal_error", "The sandbox itself failed; its own log says how.")
+        """Answer an error of the sandbox itself; Starlette raises it again for the server's log."""
+        refusal = ApiError("internal_error", "The sandbox itself failed; see its log.")
         return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
 
     public = [_route(sandbox, path, handlers) for path, handlers in _PUBLIC.items()]
@@ -67,7 +67,7 @@ def app_of(sandbox: Sandbox) -> Starlette:
         exception_handlers={HTTPException: respond_to_unknown, Exception: respond_to_failure},
         lifespan=lifespan,
     )
-    # Another spelling of a path is a 404 in the error envelope, not a redirect that would carry the key along.
+    # A path with another slash is a 404 in the error envelope, not a redirect, which would carry the key along.
     app.router.redirect_slashes = False
     app.state.sandbox = sandbox
     return app
@@ -81,7 +81,7 @@ def _route(sandbox: Sandbox, path: str, handlers: Mapping[str, tuple[RouteName, 
             answer = await handle(sandbox, context)
         except ApiError as refusal:
             answer = refusal.answer(context.attempt.request_id)
-        except ClientDisconnect:  # before its body was complete: nothing was done, and the client is gone
+        except ClientDisconnect:  # before the body was complete: nothing was done
             answer = ApiError("invalid_request", "The body ended early.").answer(context.attempt.request_id)
         sandbox.end(context, answer)
         return _response(sandbox, answer, context.limit_headers)
@@ -104,7 +104,7 @@ _BACKLOG: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Where a sandbox listens, the default key's secret, and the process id to signal."""
+    """The address of a sandbox, the default key's secret, and the process id to signal."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -116,7 +116,7 @@ Ready = Callable[[Announcement], None]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; port 0 takes a free one."""
+    """The host and port to listen on; port 0 chooses a free one."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -125,19 +125,19 @@ class Address:
 def serve(
     address: Address, state: Path | None, switches: Switches, api_key: str | None = None, ready: Ready | None = None
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then return. `ready` is called once requests are answered.
+    """Serve until SIGINT or SIGTERM, then return. `ready` is called as soon as requests are answered.
 
-    `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if
-    the address cannot be had, StateInUseError if another sandbox holds the state folder.
+    `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if the address
+    cannot be used, StateInUseError if another sandbox holds the state folder.
     """
-    os.umask(0o077)  # what it keeps holds keys and bodies
+    os.umask(0o077)  # the database contains keys and bodies
     with _listening(address) as listener, closing(open_sandbox(state, switches, api_key)) as sandbox:
         _Server(sandbox, listener, ready).run([listener])
 
 
 @contextmanager
 def running(state: Path | None, switches: Switches, api_key: str | None = None) -> Iterator[Announcement]:
-    """Serve a sandbox on a free loopback port, in a thread of this process, for the length of the block."""
+    """Serve a sandbox on a free loopback port, in a thread of this process, during the block."""
     announced: SimpleQueue[Announcement] = SimpleQueue()
     with _listening(Address()) as listener, closing(open_sandbox(state, switches, api_key)) as sandbox:
         server = _Server(sandbox, listener, announced.put)
@@ -157,7 +157,7 @@ class _Server(uvicorn.Server):
         wire = sandbox.environment.wire
 
         class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
-            """The HTTP protocol that uvicorn would use, which keeps the wire's open connections."""
+            """The HTTP protocol that uvicorn would use, which also records open connections in the wire."""
 
             def connection_made(self, transport: asyncio.Transport) -> None:
                 self._client = wire.opened(transport)
@@ -188,14 +188,14 @@ class _Server(uvicorn.Server):
         self._announcement = Announcement(f"http://{f'[{host}]' if ':' in host else host}:{port}", sandbox.api_key, os.getpid())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, then announce it."""
+        """Start to listen, then announce the address."""
         await super().startup(sockets)
         if self._ready is not None:
             self._ready(self._announcement)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM end the serving, not the process: the caller decides what comes after `serve`."""
+        """Let SIGINT and SIGTERM end the serving, not the process: the caller of `serve` decides what follows."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,4 +1,4 @@
-"""One running sandbox: its parts, and the steps that every public request goes through: API key, rate limit, idempotency key."""
+"""One running sandbox, and the steps of every public request: API key, rate limit, idempotency key."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from sandbox.switches import Rate, RateHeaders, RateKind, Switches
 HEADER: Final = "Idempotency-Key"
 _SOON_S: Final = 0.2
 RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
-"""The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
+"""The public routes, by their names in limits, idempotency and audit; `events` is POST, `events_list` GET."""
 Slot = tuple[str, str, str]
-"""The scope of one idempotency key: the API key's name, the route, the key itself."""
+"""The scope of one idempotency key: the API key's name, the route, the key."""
 
 
 def read_key(headers: Mapping[str, str], switches: Switches) -> str:
-    """Return the request's idempotency key, "" without one. Raises ApiError 400 for a blank or overlong one."""
+    """Return the request's idempotency key, "" without one. Raises ApiError 400 if it is blank or too long."""
     key = headers.get(HEADER)
     if key is not None and not key.strip():
         raise invalid(HEADER, "must not be blank")
@@ -50,22 +50,22 @@ def read_key(headers: Mapping[str, str], switches: Switches) -> str:
 
 
 def uses_up_key(answer: Reply, switches: Switches) -> bool:
-    """Whether an answer is stored under its key, as the switches say."""
+    """Return whether an answer is stored under its key, by the switch `stored_refusals`."""
     codes = {"validation": {"", "invalid_request"}, "none": {""}}
     return switches.stored_refusals == "all" or answer.code in codes[switches.stored_refusals]
 
 
 class Meter(Protocol):
-    """Counts the requests of one route and key; `left` is how many more would be admitted at once."""
+    """Limits the requests of one route and key; `left`: how many more are admitted at once."""
 
     left: float
 
     def take(self, now: float) -> float:
-        """Return 0 if the request is admitted, otherwise the seconds until one would be."""
+        """Return 0 if the request is admitted, otherwise the seconds until one will be."""
 
 
 class TokenBucket:
-    """Fills steadily up to `burst` tokens; a request takes one."""
+    """A token bucket: fills steadily up to `burst` tokens; a request takes one."""
 
     def __init__(self, rate: Rate, burst: int) -> None:
         self._per_s = rate.count / rate.period_s
@@ -74,7 +74,7 @@ class TokenBucket:
 
     def take(self, now: float) -> float:
         """Take a token and return 0, or return the seconds until there is one."""
-        # The tiny addition lets a client that waits exactly as long as asked find a whole token.
+        # The tiny addition admits a client that waits exactly as long as asked, in spite of rounding.
         self.left = min(self._burst, self.left + max(0.0, now - self._at) * self._per_s + 1e-9)
         self._at = now
         if self.left < 1:
@@ -84,7 +84,7 @@ class TokenBucket:
 
 
 class FixedWindow:
-    """`count` requests in each period of the clock; unused ones are lost when the next one begins."""
+    """A fixed window: `count` requests per period of the clock; unused ones are lost."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -103,7 +103,7 @@ class FixedWindow:
 
 
 class SlidingWindow:
-    """`count` requests in any stretch of one period's length."""
+    """A sliding window: `count` requests within the length of any period."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -142,7 +142,7 @@ def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a sandbox is given: clock (seconds since the epoch), sleep (seconds), request ids, connections."""
+    """The dependencies of a sandbox: clock (seconds since the epoch), sleep (seconds), request ids, connections."""
 
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -152,7 +152,7 @@ class Environment:
 
 @dataclass(slots=True)
 class RequestContext:
-    """One public request with its audit line and its rate limit headers, both filled in on the way."""
+    """One public request with its audit line and its rate limit headers, both filled in during its handling."""
 
     request: Request
     attempt: Attempt
@@ -160,19 +160,19 @@ class RequestContext:
 
 
 class Sandbox:
-    """The parts of one sandbox. `switches` may be replaced while it runs; `api_key` is the default key's secret."""
+    """One sandbox. `switches` may be replaced while it runs; `api_key` is the default key's secret."""
 
     def __init__(self, store: Store, switches: Switches, api_key: str, environment: Environment) -> None:
         self.switches = switches
         self.api_key = api_key
         self.environment = environment
         self.store = store
-        self.in_progress: set[Slot | None] = set()  # in memory, as a crash ends that work
+        self.in_progress: set[Slot | None] = set()  # in memory only: a crash ends this work
         self._attempts: Counter[str] = Counter()
         self.channels: dict[int, Channel] = {}
         self.keys: dict[str, ApiKey] = {}
         self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
-        # Seed a new database; in an old one only replace the default key if its secret is another than last time.
+        # Seed a new database; in an existing one, replace the default key if its secret has changed.
         default = make_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
         known = {key.name: key for key in self.store.api_keys()}
         with self.store.transaction():
@@ -183,13 +183,13 @@ class Sandbox:
         self.read_access()
 
     def begin(self, request: Request, route: RouteName) -> RequestContext:
-        """Return the context of a request that has just come in."""
+        """Create the context of a new request."""
         key = request.headers.get(HEADER, "")
         attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route, idempotency_key=key)
         return RequestContext(request, attempt)
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:
-        """Return the caller's key and count its request; `scope` "none" requires none. Raises ApiError 401, 403 or 429."""
+        """Return the caller's key and count its request; `scope` "none" needs no scope. Raises ApiError 401, 403 or 429."""
         scheme, _, secret = context.request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise ApiError("invalid_api_key", "Send the API key as `Authorization: Bearer <API_KEY>`.")
@@ -205,7 +205,7 @@ class Sandbox:
         return key
 
     def count(self, context: RequestContext) -> None:
-        """Count the request against its route's limit, with a new meter where that was switched. Raises ApiError 429."""
+        """Count the request against its route's limit, with a new meter if the limit was switched. Raises ApiError 429."""
         attempt, switches = context.attempt, self.switches
         rates = {"events": switches.rate_events, "media": switches.rate_media, "openapi": None}
         rate = rates.get(attempt.route, switches.rate_lists)
@@ -223,7 +223,7 @@ class Sandbox:
         context.limit_headers = headers
 
     def stored_answer(self, slot: Slot, digest: bytes, now: float) -> Reply | None:
-        """Return the answer that is stored under a key, None for a new one. Raises ApiError 409."""
+        """Return the answer that is stored under an idempotency key, None for a new key. Raises ApiError 409."""
         switches = self.switches
         if slot in self.in_progress:
             is_named = switches.in_progress == "retry_after"
@@ -239,7 +239,7 @@ class Sandbox:
         return stored.answer
 
     def draw_fault(self, name: str) -> Fault | None:
-        """Return the fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
+        """Return the fault of the next attempt of a request `name` (route, and idempotency key or digest of the body)."""
         if not self.switches.fault_per_mille:
             return None
         self._attempts[name] += 1
@@ -258,7 +258,7 @@ class Sandbox:
         self.store.add_attempt(attempt)
 
     def check_channel(self, key: ApiKey, channel_id: int) -> None:
-        """Check that the key's owner may use the channel now. Raises ApiError as the switches say."""
+        """Check that the key's owner may use the channel. Raises ApiError with the code of the switches."""
         channel, unknown = self.channels.get(channel_id), self.switches.channel_unknown
         if channel is None:
             field = "channelId" if unknown == "invalid_request" else ""
@@ -267,11 +267,11 @@ class Sandbox:
             raise ApiError(self.switches.channel_denied, f"The owner of this API key has no access to channel {channel_id}.")
 
     def channels_of(self, key: ApiKey) -> list[Channel]:
-        """Return the channels that the key's owner may use now, by id."""
+        """Return the channels that the key's owner may use, by id."""
         return [channel for channel in self.channels.values() if key.owner in channel.owners]
 
     def read_access(self) -> None:
-        """Read access to channels and API keys again, after they were changed."""
+        """Read access to channels and API keys again, after a change."""
         access = self.store.access()
         owners = {one.id: frozenset(owner for owner, channel_id in access if channel_id == one.id) for one in CHANNELS}
         self.channels = {one.id: replace(one, owners=owners[one.id]) for one in CHANNELS}
@@ -279,12 +279,12 @@ class Sandbox:
         self._by_digest = {key.digest: key for key in self.keys.values()}
 
     async def pause(self, wait_ms: int) -> None:
-        """Wait as long as a switch says; 0 is no wait at all."""
+        """Wait for a switch's number of milliseconds; 0 does not wait."""
         if wait_ms:
             await self.environment.sleep(wait_ms / 1000)
 
     def reset(self) -> None:
-        """Delete what callers left, and restore the seed's keys and access. Switches and added keys stay."""
+        """Delete everything that callers created, and restore the seed's keys and access. Switches and added keys stay."""
         with self.store.transaction():
             self.store.clear()
             self._seed()
@@ -293,7 +293,7 @@ class Sandbox:
         self.read_access()
 
     def close(self) -> None:
-        """Close the database; to do so twice is harmless."""
+        """Close the database; may be called twice."""
         self.store.close()
 
     def _seed(self) -> None:

@@ -24,7 +24,7 @@ STARTING_SCOPES: Final = frozenset({"channels:read", "events:create"})
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key as the service knows it."""
+    """An API key as the service stores it."""
 
     name: str
     owner: str
@@ -35,18 +35,18 @@ class ApiKey:
 
 
 def make_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
-    """Return a key for `secret`, of which only the digest and the last four characters are kept."""
+    """Return a key for `secret`, of which only the digest and the last four characters are stored."""
     return ApiKey(name, owner, digest_of(secret), secret[-4:], state, frozenset(scopes))
 
 
 def digest_of(secret: str) -> bytes:
-    """Return the SHA-256 digest of a secret, 32 bytes: all that is stored of it."""
+    """Return the SHA-256 digest of a secret, 32 bytes; the secret itself is not stored."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A publish destination; `owners` are the accounts that own it or have access to it."""
+    """A channel to publish to; `owners`: the accounts that own it or have access to it."""
 
     id: int
     slug: str
@@ -65,7 +65,7 @@ SLUGS: Final = {name: {one["slug"] for one in listed["docs"]} for name, listed i
 
 
 def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
-    """Return the default key, and the keys for rehearsing each refusal, whose secrets are public on purpose."""
+    """Return the default key, and one key for each refusal to test, whose secrets are public on purpose."""
     return (
         make_key(DEFAULT_KEY, OWNER, default_secret, ALL_SCOPES),
         make_key("starter", OWNER, "sandbox-key-starter", STARTING_SCOPES),
@@ -77,7 +77,7 @@ def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
 
 
 class StoredAnswer(NamedTuple):
-    """A used idempotency key: the first body's digest, its answer, when (seconds since the epoch)."""
+    """A used idempotency key: the digest of its first body, the answer, and when (seconds since the epoch)."""
 
     digest: bytes
     answer: Reply
@@ -89,7 +89,7 @@ _FIRST_MEDIA_ID: Final = 5_001
 
 
 class StoredEvent(NamedTuple):
-    """An event as it was created; `body` is the payload's exact bytes. Times in seconds since the epoch."""
+    """A created event; `body`: the exact bytes of the payload. Times in seconds since the epoch."""
 
     id: int
     channel_id: int
@@ -105,7 +105,7 @@ class StoredEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Attempt:
-    """The audit line of one request, filled in as it is handled. `digest`: hex of the body's, "" without a body."""
+    """The audit line of one request, filled in during its handling. `digest`: hex digest of the body, "" without a body."""
 
     at: float
     request_id: str
@@ -120,13 +120,13 @@ class Attempt:
     event_id: int | None = None
 
 
-# Not `astuple`, whose deep copies would be the slowest part of a request.
+# Not `astuple`: its deep copies would be the slowest part of a request.
 _KEY_ROW: Final = attrgetter("name", "owner", "digest", "last_four", "state")
 _ATTEMPT_ROW: Final = attrgetter(*(one.name for one in fields(Attempt)))
 
 
 class Store:
-    """The database of one sandbox. Each write takes effect at once, or with the transaction that it is part of."""
+    """The database of one sandbox. Each write is committed at once, or with its transaction."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
@@ -135,12 +135,12 @@ class Store:
         self.image_ids: set[int] = {number for (number,) in database.execute("SELECT id FROM media")}
 
     def close(self) -> None:
-        """Close the database; to do so twice is harmless."""
+        """Close the database; may be called twice."""
         self._db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write all of the block or, if it raises, none of it. Never await inside."""
+        """Commit all writes of the block or, if it raises, none. Never await inside."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -150,23 +150,23 @@ class Store:
         self._db.execute("COMMIT")
 
     def access(self) -> list[tuple[str, int]]:
-        """Return who may use which channel now, as pairs of an owner and a channel's id."""
+        """Return the access to channels, as pairs of an owner and a channel's id."""
         return self._db.execute("SELECT owner, channel_id FROM access").fetchall()
 
     def set_access(self, owner: str, channel_id: int, *, is_allowed: bool) -> None:
-        """Let `owner` use the channel from now on, or not."""
+        """Grant or withdraw an owner's access to a channel."""
         change = "INSERT OR IGNORE INTO access (owner, channel_id) VALUES (?, ?)"
         if not is_allowed:
             change = "DELETE FROM access WHERE owner = ? AND channel_id = ?"
         self._db.execute(change, (owner, channel_id))
 
     def put_key(self, key: ApiKey) -> None:
-        """Add an API key, or replace the one of its name."""
+        """Add an API key, or replace the one with its name."""
         statement = "INSERT OR REPLACE INTO keys (name, owner, digest, last_four, state, scopes) VALUES (?, ?, ?, ?, ?, ?)"
         self._db.execute(statement, (*_KEY_ROW(key), " ".join(sorted(key.scopes))))
 
     def api_keys(self) -> list[ApiKey]:
-        """Return all API keys by name."""
+        """Return all API keys, sorted by name."""
         rows = self._db.execute("SELECT name, owner, digest, last_four, state, scopes FROM keys ORDER BY name")
         return [
             ApiKey(name, owner, digest, four, state, frozenset(scopes.split()))
@@ -174,24 +174,24 @@ class Store:
         ]
 
     def stored_answer(self, slot: tuple[str, str, str]) -> StoredAnswer | None:
-        """Return what is stored of a used idempotency key."""
+        """Return the stored answer of a used idempotency key, None for a new key."""
         row = self._db.execute(
             "SELECT digest, status, body, code, at FROM used_keys WHERE key_name = ? AND route = ? AND idempotency_key = ?", slot
         ).fetchone()
         return StoredAnswer(row[0], Reply(*row[1:4]), row[4]) if row else None
 
     def store_answer(self, slot: tuple[str, str, str], stored: StoredAnswer) -> None:
-        """Store an idempotency key's answer, in place of a forgotten one."""
+        """Store the answer of an idempotency key, replacing an expired one."""
         answer = stored.answer
         row = (*slot, stored.digest, answer.status, answer.code, answer.body, stored.at)
         self._db.execute("INSERT OR REPLACE INTO used_keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def add_event(self, event: StoredEvent) -> None:
-        """Add a created event, whose id came from `new_event_id`."""
+        """Add a created event, whose id is from `new_event_id`."""
         self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", event)
 
     def new_event_id(self) -> int:
-        """Return an id that no event has; one that is not used leaves a gap."""
+        """Return a new event id; an unused one leaves a gap."""
         self._next_event_id += 1
         return self._next_event_id - 1
 
@@ -204,7 +204,7 @@ class Store:
         return number
 
     def image(self, number: int) -> tuple[str, bytes] | None:
-        """Return an image's media type and bytes."""
+        """Return an image's media type and bytes, None if there is no such image."""
         found: tuple[str, bytes] | None = self._db.execute(
             "SELECT media_type, image FROM media WHERE id = ?", (number,)
         ).fetchone()
@@ -216,13 +216,13 @@ class Store:
         return self._number(statement, json.dumps(list(channel_ids)))
 
     def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
-        """Return a page of the channels' events in the order of their creation."""
+        """Return a page of the channels' events, in order of creation."""
         statement = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ? OFFSET ?"
         statement = statement.replace("id LIMIT", "id DESC LIMIT") if newest_first else statement
         return self._events(statement, json.dumps(list(channel_ids)), limit, offset)
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
-        """Return a page of a channel's events in the order in which they start."""
+        """Return a page of a channel's events, in order of their start."""
         return self._events(
             "SELECT * FROM events WHERE channel_id = ? ORDER BY starts_at, id LIMIT ? OFFSET ?", channel_id, limit, offset
         )
@@ -240,13 +240,13 @@ class Store:
         self._db.execute("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _ATTEMPT_ROW(attempt))
 
     def attempts(self, route: str, after: int, limit: int) -> list[tuple[int, Attempt]]:
-        """Return up to `limit` audit lines of a route ("" for all) with a number above `after`, with their numbers."""
+        """Return up to `limit` audit lines of a route ("" for all) with numbers above `after`, and their numbers."""
         statement = "SELECT * FROM audit WHERE id > ? AND (? = '' OR route = ?) ORDER BY id LIMIT ?"
         rows = self._db.execute(statement, (after, route, route, limit))
         return [(row[0], Attempt(*row[1:])) for row in rows]
 
     def uses(self) -> dict[str, tuple[int, float]]:
-        """Return how often each API key was used, and when last (seconds since the epoch), by its name."""
+        """Return by API key's name how often the key was used, and when last (seconds since the epoch)."""
         rows = self._db.execute("SELECT key_name, count(*), max(at) FROM audit WHERE key_name <> '' GROUP BY 1")
         return {name: (times, last_at) for name, times, last_at in rows}
 
@@ -255,7 +255,7 @@ class Store:
         return _nested(self._db.execute("SELECT route, outcome, count(*) FROM audit GROUP BY 1, 2"))
 
     def clear(self) -> None:
-        """Delete all that callers left, used keys and access included. Ids are not used again."""
+        """Delete everything that callers created, including used idempotency keys and access. Ids are not used again."""
         for table in ("events", "media", "used_keys", "audit", "access"):
             self._db.execute(f"DELETE FROM {table}")  # noqa: S608  # names of our own
         self.image_ids.clear()
@@ -309,7 +309,7 @@ def open_database(folder: Path | None) -> sqlite3.Connection:
         folder / "sandbox.db" if folder else ":memory:", isolation_level=None, check_same_thread=False, timeout=1
     )
     try:
-        # The kernel keeps what a killed process wrote; only a power cut could lose it, which is fine for a sandbox.
+        # A killed process loses nothing, because the kernel has its writes; a power cut may, which is fine for a sandbox.
         connection.executescript("PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;")
         connection.executescript(_SCHEMA)
     except sqlite3.OperationalError as locked:

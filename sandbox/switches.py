@@ -1,4 +1,4 @@
-"""The switches: what the service's specification leaves open, each with a documented default, and the faults to rehearse."""
+"""The switches: choices that the service's specification leaves open, each with a documented default; and injected faults."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ IdlessKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "
 FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, IdlessKind, "redirect"]
 """How an answer goes wrong.
 
-`error_429` is a limit that counts nothing; 502, 504 and 520 come as a gateway's page. `stored_500` is kept under the key
-and sent again. `reset_midway`: after half of the answer; `closed`: without an answer; `late`: reset at once, while the work
-is still to come and the key is in progress; `hang`: no answer ever; `drip`: an answer that never ends; `truncated`: the
-connection ends amid the answer; `twice`: a second copy of the answer follows. `empty`, `no_content` (204), `no_doc`,
-`malformed` and `wrong_id` (text, fraction, boolean or negative) are successes without the id; `html` is a
-gateway's page with status 200; `redirect` leads elsewhere (307 before the work, 303 after it).
+`error_429`: a 429 although no limit is reached. 502, 504 and 520 are sent as a gateway's page. `stored_500`: a 500 that is stored
+under the key and sent again. `reset_midway`: the connection is reset after half of the answer; `closed`: closed without an
+answer; `late`: reset at once, while the work continues and the key is in progress; `hang`: no answer ever; `drip`: an answer that
+never ends; `truncated`: closed after half of the answer; `twice`: a second copy of the answer follows. `empty`, `no_content`
+(204), `no_doc`, `malformed` and `wrong_id` (text, fraction, boolean or negative): successes without a usable id. `html`: a
+gateway's page with status 200. `redirect`: 307 before the work, 303 after it.
 """
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
 DateStyle = Literal["date", "rfc850_date", "asctime_date"]
 RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent", "garbage", "negative", "absurd"]
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
-"""What the service's description says, and requires of an event."""
+"""What the service's OpenAPI description says, and what it requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
 _RATE: Final = re.compile(r"([1-9][0-9]*)/([smh])", re.ASCII)
 PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
-"""Seconds in the periods that a rate may name."""
+"""Seconds of each period of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `count` requests in each `period` (`s`, `m` or `h`)."""
+    """A rate: at most `count` requests in each `period` (`s`, `m` or `h`)."""
 
     count: int
     period: str = "s"
 
     @property
     def period_s(self) -> int:
-        """Return the period's length in seconds."""
+        """The length of the period in seconds."""
         return PERIODS_S[self.period]
 
     def __str__(self) -> str:
@@ -64,13 +64,13 @@ Faults = Annotated[tuple[FaultKind, ...], BeforeValidator(lambda value: value.sp
 
 
 def _switch(default: object, says: str, *bounds: int) -> Any:
-    """Return a switch's field with its line in docs/sandbox.md; `bounds`: the least and the most of a number."""
+    """Return the field of a switch with its line for docs/sandbox.md; `bounds`: smallest and largest value of a number."""
     least, most = bounds or (None, None)
     return Field(default, description=says, ge=least, le=most)
 
 
 class Switches(BaseModel):
-    """One behaviour of the sandbox. The defaults are a strict, well-mannered service without faults or limits."""
+    """The settings of a sandbox. The defaults are a strict service without faults or limits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,7 +83,7 @@ class Switches(BaseModel):
         "minimal", "Fields of the items of GET /events: `id` and `title`, the whole event, or `id` alone."
     )
     event_order: Literal["newest", "oldest"] = _switch("newest", "Which events GET /events lists first.")
-    list_scope: Literal["none", "events:read"] = _switch("none", "Scope that GET /events asks for.")
+    list_scope: Literal["none", "events:read"] = _switch("none", "Scope that GET /events requires.")
     classifications_auth: Literal["ignored", "required", "rejected"] = _switch(
         "ignored", "An API key at GET /classifications: ignored, an active one required, or rejected with 400."
     )
@@ -101,14 +101,14 @@ class Switches(BaseModel):
         "replay", "A used `Idempotency-Key`: its stored answer again, 409 for any reuse, or the header has no effect."
     )
     idempotency_other_body: Literal["conflict", "replay"] = _switch(
-        "conflict", "A used key with another body: 409, or the first body's answer all the same."
+        "conflict", "A used key with another body: 409, or the answer to the first body."
     )
     idempotency_memory_s: int = _switch(0, "Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
     in_progress: Literal["bare", "retry_after"] = _switch(
-        "bare", "The 409 of a key whose first request is still at work: bare, or with `Retry-After`."
+        "bare", "The 409 of a key whose first request is still in progress: bare, or with `Retry-After`."
     )
     stored_refusals: Literal["none", "validation", "all"] = _switch(
-        "validation", "Refusals that use up a key: none, 400 of the payload, or those of the channel too."
+        "validation", "Refusals that are stored under a key: none, a 400 for the payload, or also those for the channel."
     )
     key_max_chars: int = _switch(255, "Longest accepted `Idempotency-Key`, in characters.", 1, 10**6)
 
@@ -118,11 +118,11 @@ class Switches(BaseModel):
     rate_kind: RateKind = _switch("bucket", "How requests are counted: a token bucket, a fixed window or a sliding window.")
     rate_burst: int = _switch(0, "Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6)
     retry_after: RetryAfterStyle = _switch("seconds", "How `Retry-After` of a 409, 429 or 503 is written.")
-    rate_headers: RateHeaders = _switch("none", "Headers that tell the limit and what is left of it.")
+    rate_headers: RateHeaders = _switch("none", "Headers that show the limit and what is left of it.")
 
     media_encoding: Literal["any", "multipart", "raw"] = _switch("any", "Encodings that POST /media accepts.")
     media_field: Literal["any", "file", "image", "media"] = _switch("any", "Name of the multipart field that holds the image.")
-    media_scope: Literal["media:create", "events:create", "none"] = _switch("media:create", "Scope that POST /media asks for.")
+    media_scope: Literal["media:create", "events:create", "none"] = _switch("media:create", "Scope that POST /media requires.")
 
     max_title_chars: int = _switch(300, "Longest accepted `title`, in characters.", 1, 10**6)
     max_text_chars: int = _switch(5_000, "Longest accepted other text of an event, in characters.", 1, 10**6)
@@ -140,28 +140,26 @@ class Switches(BaseModel):
         "as_specified",
         "The contract of POST /events: `organizer` new and required, `title` renamed to `headline`, bounded, or v2.",
     )
-    contract_page: Literal["yaml", "html", "absent"] = _switch(
-        "yaml", "The page that describes it: OpenAPI in YAML, a web page, or a 404."
-    )
+    contract_page: Literal["yaml", "html", "absent"] = _switch("yaml", "The OpenAPI page: YAML, a web page instead, or a 404.")
     contract_rules: Literal["as_the_page", "as_specified"] = _switch(
-        "as_the_page", "Whether events are held to that contract, or the page alone is changed."
+        "as_the_page", "Whether `contract` applies to events, or only changes the OpenAPI page."
     )
     classification_list: Literal["first", "revised"] = _switch(
-        "first", "The list of classifications: as seeded, or a later version without `nightlife`, `workshop` renamed."
+        "first", "The list of classifications: the first one, or a later version without `nightlife` and with `workshop` renamed."
     )
 
     latency_ms: int = _switch(0, "Wait before the work of POST /events and POST /media.", 0, 600_000)
-    answer_delay_ms: int = _switch(0, "Wait between that work, done and kept, and its answer.", 0, 600_000)
+    answer_delay_ms: int = _switch(0, "Wait between that work, done and stored, and its answer.", 0, 600_000)
     fault_per_mille: int = _switch(0, "How many of 1000 attempts of POST /events and POST /media go wrong.", 0, 1000)
     faults: Faults = _switch(("error_500",), "How they go wrong, evenly mixed.")
-    fault_moment: FaultMoment = _switch("either", "Whether they go wrong before or after the work is done and kept.")
-    fault_attempts: int = _switch(0, "How many attempts under one key may go wrong, the first ones; 0 for all.", 0, 10**6)
-    fault_hold_ms: int = _switch(300, "How long the work goes on after a `late` fault has reset the connection.", 0, 600_000)
-    fault_seed: int = _switch(1, "Same seed, same key, same attempt: same fault.", 0, 2**53)
+    fault_moment: FaultMoment = _switch("either", "Whether they go wrong before or after the work is done and stored.")
+    fault_attempts: int = _switch(0, "How many first attempts under one key may go wrong; 0 for all.", 0, 10**6)
+    fault_hold_ms: int = _switch(300, "How long the work continues after a `late` fault has reset the connection.", 0, 600_000)
+    fault_seed: int = _switch(1, "Seed of the faults: the same seed, key and attempt give the same fault.", 0, 2**53)
 
 
 class SwitchError(ValueError):
-    """Switches that cannot be set, all of them at once: `problems` has one sentence each."""
+    """Invalid switches, all at once: `problems` has one sentence for each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -169,16 +167,16 @@ class SwitchError(ValueError):
 
 
 def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switches:
-    """Return `base` (the defaults if None) with each `name=value` of `words` applied, the last of a name winning.
+    """Return `base` (the defaults if None) with each `name=value` of `words` applied; the last value of a name counts.
 
-    Raises SwitchError with every word that names no switch or no value of it.
+    Raises SwitchError with every unknown name or invalid value.
     """
     pairs = [word.partition("=") for word in words]
     return change_switches({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, base or Switches())
 
 
 def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
-    """Return `base` with `values` applied, each written as on the command line, None where it came without a value.
+    """Return `base` with `values` applied, written as on the command line; None is a missing value.
 
     Raises SwitchError with every problem.
     """
@@ -192,25 +190,25 @@ def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
 def _problem(error: ErrorDetails) -> str:
     name, wrong = str(error["loc"][0]), error["input"]
     if error["type"] == "extra_forbidden":
-        return f"no switch is called `{name}`{_nearest(name, _FIELDS)}"
+        return f"there is no switch `{name}`{_nearest(name, _FIELDS)}"
     problem = f"cannot be `{wrong}`" if wrong else "has no value"
-    return f"`{name}` {problem}: it is {accepted_values(name)}{_nearest(str(wrong), _words(name))}"
+    return f"`{name}` {problem}; use {accepted_values(name)}{_nearest(str(wrong), _words(name))}"
 
 
 def format_switches(switches: Switches) -> dict[str, str]:
-    """Return every switch's name and value, as `parse_switches` would read them back."""
+    """Return every switch's name and value, in the form that `parse_switches` reads."""
     return {name: _format(getattr(switches, name)) for name in _FIELDS}
 
 
 def _words(name: str) -> list[str]:
-    """Return the words that a switch knows; none for a number or a rate."""
+    """Return the allowed words of a switch; none for a number or a rate."""
     kind = _FIELDS[name].annotation
     kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def accepted_values(name: str) -> str:
-    """Return the values that a switch takes, in words."""
+    """Return the allowed values of a switch as text."""
     words, kind = _words(name), _FIELDS[name].annotation
     if kind is int:
         least, most = _FIELDS[name].metadata

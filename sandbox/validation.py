@@ -1,6 +1,6 @@
 """Validation of an event's payload, field by field in the specification's order.
 
-Only the first problem is reported, as the error envelope has room for one.
+Only the first problem is reported: the error envelope has room for one.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _CHANGES: Final[Mapping[Contract, tuple[tuple[str, str], ...]]] = {
 
 
 def contract_text(contract: Contract, specified: str) -> str:
-    """Return the description of the API under a contract."""
+    """Return the OpenAPI description, changed as the contract says."""
     for old, new in _CHANGES[contract]:
         specified = specified.replace(old, new)
     return specified
 
 
 def apply_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str, Any]:
-    """Return the event with the field names of the specification. Raises ApiError 400 as the drifted contract."""
+    """Return the event with the specification's field names. Raises ApiError 400 if it breaks the changed contract."""
     if switches.contract_rules == "as_specified":
         return event
     match switches.contract:
@@ -68,11 +68,11 @@ _EVENT_FIELDS: Final = (
     *("channelId", "title", "startAt", "endAt", "timezone", "status", "classifications", "approxLocation"),
     *("locationName", "coverImage", "offers"),
 )
-"""The fields of the create payload that the specification names."""
+"""The fields of the create payload in the specification."""
 
 
 class NewEvent(NamedTuple):
-    """A valid payload. `starts_at`: seconds since the epoch."""
+    """The fields of a valid payload that the service stores. `starts_at`: seconds since the epoch."""
 
     channel_id: int
     title: str
@@ -82,7 +82,7 @@ class NewEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """One value of the payload at its path. Each method raises ApiError 400 with the path unless the value is of that kind."""
+    """A value of the payload at its path. Each method raises ApiError 400 with the path if the value is of another kind."""
 
     value: Any
     path: str
@@ -101,7 +101,7 @@ class _Value:
         return _Value(self.value[name], self._inside(name), self.switches)
 
     def optional(self, name: str) -> list[_Value]:
-        """Return the field, or nothing where it is not given."""
+        """Return the field as a list of one, or an empty list if it is absent."""
         is_absent = name not in self.value or (self.value[name] is None and self.switches.null_fields == "omitted")
         return [] if is_absent else [self.field(name)]
 
@@ -139,7 +139,7 @@ class _Value:
 
 
 def read_event(payload: object, switches: Switches, images: Collection[int]) -> NewEvent:
-    """Return the event of a parsed JSON body; `images` are the ids of uploads. Raises ApiError 400 for the first wrong field."""
+    """Validate a parsed JSON body; `images`: the ids of uploads. Raises ApiError 400 for the first invalid field."""
     body = _Value(payload, "", switches).object(*_EVENT_FIELDS)
     event = _Value(apply_contract(body.value, switches), "", switches)
     channel_id = event.field("channelId").whole()

@@ -1,6 +1,6 @@
-"""What the sandbox shows: HTML pages for visitors, and the admin API under `/_sandbox` for tests and demonstrations.
+"""HTML pages for visitors, and the admin API under `/_sandbox` for tests and demonstrations.
 
-The admin API answers only this machine, and is no part of the service that the sandbox stands for.
+The admin API answers only this machine, and does not exist in the real service.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Handler = Callable[[Sandbox, Request, Body], Any]
 
 
 def admin_routes(sandbox: Sandbox) -> list[Route]:
-    """Return the routes under `/_sandbox`: GET to read, POST with a JSON object to change."""
+    """Return the routes under `/_sandbox`: GET reads, POST with a JSON object changes."""
 
     def route(method: str, path: str, handle: Handler) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -66,10 +66,10 @@ def admin_routes(sandbox: Sandbox) -> list[Route]:
 
 
 def _require_loopback(request: Request) -> None:
-    """Refuse other machines, and web pages that reach this one under a name of their own (DNS rebinding)."""
+    """Refuse other machines, and web pages that reach this machine under another host name (DNS rebinding)."""
     host = request.client.host if request.client else ""
     if not (_is_loopback(host) and _is_loopback(request.url.hostname or "")):
-        raise ApiError("not_found", "There is nothing here for other machines.")
+        raise ApiError("not_found", "The admin API is available on this machine only.")
 
 
 def _is_loopback(host: str) -> bool:
@@ -122,7 +122,7 @@ def _requests(sandbox: Sandbox, request: Request, _: Body) -> Body:
 
 
 def _piece(request: Request) -> tuple[int, int]:
-    """Return after which number to begin, and how many to show."""
+    """Return the query's `after` (a number to start after) and `limit`."""
     return whole_number(request, "after", 0, least=0), whole_number(request, "limit", _ALL, least=0)
 
 
@@ -181,7 +181,7 @@ _NAMES: Final = {one["slug"]: one["name"] for listed in CLASSIFICATIONS.values()
 
 
 def _open_template() -> tuple[Template, str]:
-    """Return the template of all pages, and what their `Content-Security-Policy` allows."""
+    """Return the template of all pages, and the value of their `Content-Security-Policy`."""
     package = files("sandbox")
     style = package.joinpath("style.css").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True)
@@ -193,7 +193,7 @@ def _open_template() -> tuple[Template, str]:
 
 
 def page_routes(sandbox: Sandbox) -> list[Route]:
-    """Return the pages, and the images on them. No scripts run on them, and only their own images are loaded."""
+    """Return the routes of the pages and their images. The pages run no scripts and load only their own images."""
     store, (template, policy) = sandbox.store, _open_template()
 
     def page(title: str, status: int = 200, **content: object) -> Response:
@@ -202,7 +202,7 @@ def page_routes(sandbox: Sandbox) -> list[Route]:
     async def show_channels(_: Request) -> Response:
         counts = store.count_by_status()
         channels = [(channel, counts.get(channel.id, {})) for channel in sandbox.channels.values()]
-        return page("Channels", lead="Events that were published to this machine, and nowhere else.", channels=channels)
+        return page("Channels", lead="Events published to this sandbox. They are on this machine only.", channels=channels)
 
     async def show_channel(request: Request) -> Response:
         slug, text = request.path_params["slug"], request.query_params.get("page", "1")
@@ -227,7 +227,7 @@ def page_routes(sandbox: Sandbox) -> list[Route]:
         for key in sandbox.keys.values():
             times, last_at = uses.get(key.name, (0, 0.0))
             keys.append((key, times, f"{datetime.fromtimestamp(last_at, UTC):%Y-%m-%d %H:%M} UTC" if times else "never"))
-        lead = "A secret is shown once, when its key is made; later only its last four characters are."
+        lead = "A secret is shown once, when its key is created; later only its last four characters."
         return page("API keys", lead=lead, keys=keys)
 
     return [
@@ -239,7 +239,7 @@ def page_routes(sandbox: Sandbox) -> list[Route]:
 
 
 def _when(payload: Body) -> str:
-    """Return start and end in the event's own time zone."""
+    """Return start and end as text, in the event's own time zone."""
     zone = ZoneInfo(payload["timezone"])
     start = _local(payload["startAt"], zone)
     text = f"{start:%a} {start.day} {start:%b %Y, %H:%M}"

@@ -131,7 +131,7 @@ class RowFilter:
 _Row = Row[*tuple[Any, ...]]
 _PAGE = 500
 _NEWER = PROBLEM.alias()
-_ENTRIES = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+_PLACES = select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -255,11 +255,11 @@ class LedgerQueries:
         with reading(self._engine) as connection:
             return known_rows(connection, _scope_id(connection, book), keys)
 
-    def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
-        """Yield the keys of all rows in the feed's ledger."""
+    def places(self, book: FeedScope) -> Iterator[tuple[RowKey, str]]:
+        """Yield the keys of all rows in the feed's ledger, each with the place where it was last read."""
         with reading(self._engine) as connection:
             streamed = connection.execution_options(yield_per=_PAGE)
-            yield from streamed.execute(_of(_ENTRIES, book.destination, book.feed)).scalars()
+            yield from map(tuple, streamed.execute(_of(_PLACES, book.destination, book.feed)))
 
     def _now(self) -> datetime | None:
         return self._clock and self._clock()

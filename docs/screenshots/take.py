@@ -1,4 +1,4 @@
-"""Takes the pictures of this folder: three syncs of a growing file, one that a brake stops, the Dagster UI and the sandbox.
+"""Takes the pictures of this folder: three syncs of a growing file and one that a brake stops, in the Dagster UI.
 
 Needs what `make test` installs, and Chromium on the PATH: `python docs/screenshots/take.py [NAME ...]` from the top of the
 repository; without names, every picture.
@@ -41,7 +41,6 @@ class Stage:
     """What the pictures are taken of."""
 
     ui: str
-    sandbox: str
     settings: Settings
 
 
@@ -80,7 +79,7 @@ def set_stage(folder: Path) -> Iterator[Stage]:
         configure_logs(settings)
         sync_all(settings)
         with running_dagster(folder / "dagster", environ, free_port(3000)) as url:
-            yield Stage(url, sandbox.base_url, settings)
+            yield Stage(url, settings)
 
 
 def sync_all(settings: Settings) -> None:
@@ -93,20 +92,19 @@ def sync_all(settings: Settings) -> None:
         sync(settings, FEED)
 
 
-def sync_spoilt(settings: Settings) -> str:
-    """Run the feed over a file with too many bad dates; return the id of the run."""
+def sync_spoilt(settings: Settings) -> None:
+    """Run the feed over a file with too many bad dates."""
     rows = sample_rows()
     write_rows(
         settings, [[*row[:3], row[3].replace("-", " "), *row[4:]] if number % 7 == 6 else row for number, row in enumerate(rows)]
     )
-    return sync(settings, FEED)
+    sync(settings, FEED)
 
 
-def sync(settings: Settings, feed: str) -> str:
+def sync(settings: Settings, feed: str) -> None:
     mappings = [one for one in load_folder(settings.feeds).feeds if one.feed == feed]
     (report,) = Launcher(settings, RunOptions(), Output()).run_in_process(mappings)
     sys.stdout.write(f"{feed}: {report.outcome}\n")
-    return report.run_id
 
 
 def sample_rows() -> list[list[str]]:
@@ -119,11 +117,6 @@ def write_rows(settings: Settings, rows: list[list[str]]) -> None:
         csv.writer(file, delimiter=";", lineterminator="\n").writerows(rows)
 
 
-def timeline(page: Page, stage: Stage) -> None:
-    """The runs of the last hours, as the first page of the UI shows them."""
-    visit(page, f"{stage.ui}/overview/activity/timeline", "sync_lisbon_agenda")
-
-
 def lineage(page: Page, stage: Stage) -> None:
     """A feed as three assets, with their checks."""
     visit(page, f"{stage.ui}/locations/eventsync/asset-groups/lisbon_agenda/lineage", "published")
@@ -132,7 +125,7 @@ def lineage(page: Page, stage: Stage) -> None:
 def staged(page: Page, stage: Stage) -> None:
     """What is staged, with the table of rejected rows."""
     visit(page, f"{stage.ui}/assets/{FEED}/staged?view=events", "rejected rows")
-    wheel(page, 780)
+    wheel(page, 230)
 
 
 def plots(page: Page, stage: Stage) -> None:
@@ -145,24 +138,11 @@ def plots(page: Page, stage: Stage) -> None:
     wheel(page, 105)
 
 
-def run(page: Page, stage: Stage) -> None:
-    """A run that a brake stopped: what each check said, and that nothing was published."""
-    with ThreadPoolExecutor(1) as apart:  # Playwright keeps an event loop in this thread
-        run_id = apart.submit(sync_spoilt, stage.settings).result()
-    visit(page, f"{stage.ui}/runs/{run_id}", "RUN_FAILURE")
-    page.get_by_placeholder("Filter…").last.fill("Asset check")
-    page.wait_for_timeout(2500)
-    wheel(page, -2000)
-
-
 def check(page: Page, stage: Stage) -> None:
-    """The brakes as checks, one of them tripped. Comes after `run`."""
+    """The brakes as checks, one of them tripped."""
+    with ThreadPoolExecutor(1) as apart:  # Playwright keeps an event loop in this thread
+        apart.submit(sync_spoilt, stage.settings).result()
     visit(page, f"{stage.ui}/assets/{FEED}/staged?view=checks&checkDetail=rejected", "blocking")
-
-
-def channel(page: Page, stage: Stage) -> None:
-    """A channel of the sandbox: what has arrived, and what is a draft."""
-    page.goto(f"{stage.sandbox}/channels/krakow-culture")
 
 
 def wheel(page: Page, pixels: int) -> None:
@@ -187,13 +167,10 @@ def visit(page: Page, url: str, awaited: str) -> None:
 
 
 PICTURES: Mapping[str, Callable[[Page, Stage], None]] = {
-    "timeline": timeline,
     "lineage": lineage,
     "staged": staged,
     "plots": plots,
-    "run": run,
     "check": check,
-    "channel": channel,
 }
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def launchpad(page: Page, stage: Stage) -> None:
 
 def days(page: Page, stage: Stage) -> None:
     """Days of the past that are about to be brought in."""
-    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days, by file")
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
     page.get_by_role("button", name="Materialize").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("Show all partitions").click()

@@ -1,4 +1,4 @@
-"""The command `eventsync`: its verbs, each imported only when it is used, and the one place where errors become exit codes."""
+"""The command `eventsync`: its verbs, each imported on first use, and the one place where errors become exit codes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 NAME = "eventsync"
-"""The command's name in help and in completion, also where Python was started with `-m`."""
+"""The command's name in help and completion, also when Python was started with `-m`."""
 VERBS = (
     *("demo", "sandbox", "ui", "reload", "init", "feeds", "check", "preview", "explain", "run", "backfill", "status", "rows"),
     *("runs", "metrics", "retry", "resolve", "reconcile", "diff", "report", "prune", "schema", "vocabulary", "state"),
 )
-"""In the order of the help. The module `pipelines.cli.VERB` has a function of the same name, or a tuple of `COMMANDS`."""
+"""The verbs in the order of the help. The module `pipelines.cli.VERB` has a function of the same name, or a tuple `COMMANDS`."""
 _PASSING = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
-"""What may leave a verb beside a `SyncError`: exits, mistakes in its words, and readers of stdout that have gone."""
+"""Exceptions that pass through a verb unchanged: exits, usage errors and a closed stdout."""
 
 
 class Verbs(TyperGroup):
-    """The verbs, imported one by one: a command does not wait for the imports of the others."""
+    """A command group that imports a verb when it is used: no command waits for the imports of another."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all verbs."""
+        """Return the names of all verbs, in the order of the help."""
         del ctx
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a verb, None if there is none of this name."""
+        """Return the command of this name, None if there is no such verb."""
         del ctx
         return _command(cmd_name) if cmd_name in VERBS else None
 
@@ -98,7 +98,7 @@ def _command(verb: str) -> Any:
 
 
 def _exiting(function: Callable[P, int]) -> Callable[P, None]:
-    """Make the verb's number the exit code, and its error a message with the right exit code."""
+    """Wrap a verb: exit with the code it returns, or print its error and exit with the code of that error."""
 
     @functools.wraps(function)
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -124,7 +124,7 @@ def _code_of(work: Callable[[], int]) -> int:
     except SyncError as error:
         return _show_error(error)
     except KeyboardInterrupt:
-        return _show_error(InterruptedRunError("interrupted; the state is intact", hint="run again to go on"))
+        return _show_error(InterruptedRunError("interrupted; the state is intact", hint="run the same command again to continue"))
 
 
 def _show_error(error: SyncError) -> int:
@@ -136,10 +136,10 @@ def _show_error(error: SyncError) -> int:
 
 
 def main() -> None:
-    """Run the command line and leave with the exit code that scripts rely on.
+    """Run the command line and exit with the command's exit code.
 
-    SIGINT, SIGTERM and SIGHUP interrupt a verb in good order, also where a parent shell made us ignore them; where a script
-    waits for a document, they are kept until there is a verb to write one.
+    SIGINT, SIGTERM and SIGHUP interrupt a verb cleanly, even if a parent shell made this process ignore them. With `--json` they
+    are deferred until a verb runs that can print a document.
     """
     if "--json" in sys.argv:
         from pipelines.run.signals import signals_deferred
@@ -150,7 +150,7 @@ def main() -> None:
 
 
 def _run_for_script() -> int:
-    """Run a command whose stdout is read by a script: a mistake in its words is a document, too."""
+    """Run a command with `--json`: a usage error is printed as a document, too."""
     try:
         code: int = app(prog_name=NAME, standalone_mode=False)
     except typer.TyperException as mistake:

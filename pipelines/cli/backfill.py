@@ -1,4 +1,4 @@
-"""`eventsync backfill`: a window of a feed's past, in slices that can be resumed where they stopped."""
+"""`eventsync backfill`: sends a window of a feed's past in slices, and resumes at the first slice that is not done."""
 
 from __future__ import annotations
 
@@ -45,44 +45,46 @@ if IS_WORKING:
 def backfill(  # the options of the surface
     feed: OneFeed,
     first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day: 2031-05-03.")] = "",
-    last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day, which counts; today without it.")] = "",
+    last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day, included (default: today).")] = "",
     by: Annotated[
-        str, typer.Option(metavar="WAY", help="What tells a row's day: cursor, file or event; what suits the feed without it.")
+        str, typer.Option(metavar="WAY", help="What decides a row's day: cursor, file or event (default: what fits the feed).")
     ] = "",
-    column: Annotated[str, typer.Option(metavar="NAME", help="By cursor: the column that tells when a row changed.")] = "",
+    column: Annotated[
+        str, typer.Option(metavar="NAME", help="With --by cursor: the column with the time of a row's last change.")
+    ] = "",
     slice_: Annotated[
-        str, typer.Option("--slice", metavar="LENGTH", help="How the window is cut: day, week, month, or a number of days.")
+        str, typer.Option("--slice", metavar="LENGTH", help="Length of a slice: day, week, month, or a number of days.")
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what each slice would send; write and send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what each slice would send; write and send nothing.")] = False,
     status: AsDraft = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows now; the rest is left.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows now; --resume sends the rest.")] = None,
     accept: Accept = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the slices that are left.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Show the feed's backfills and how far they have come.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Want no more of a backfill; what is sent stays sent.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue with the slices that are not done.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the feed's backfills and their progress.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel a backfill; rows already sent stay sent.")] = False,
     no_dagster: NoDagster = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> int:
-    """Bring a window of a feed's past to the service, slice by slice; every row exactly once, however often it is begun.
+    """Send a window of a feed's past to the service in slices; each row is sent once, however often you start it.
 
     For example:
 
         # What a month would send, day by day
         eventsync backfill crm-events --from 2031-05-01 --to 2031-05-31 --dry-run
-        # Send it; the same command again goes on where it stopped
+        # Send it; the same command continues where it stopped
         eventsync backfill crm-events --from 2031-05-01 --to 2031-05-31
         # A year of dated files, month by month, as drafts
         eventsync backfill lisbon-agenda --from 2030-01-01 --to 2030-12-31 --by file --slice month --status draft
         # The events of one week, of any source
         eventsync backfill krakow-culture --from 2031-06-02 --to 2031-06-08 --by event
-        # How far it is; go on; or leave it
+        # Show the progress; continue; or cancel
         eventsync backfill crm-events --list
         eventsync backfill crm-events --resume
         eventsync backfill crm-events --cancel
 
-    Slices run one behind another, and let scheduled runs in between. Exit codes are those of `eventsync run`; 130: interrupted,
-    and `--resume` goes on.
+    Slices run one after another; a scheduled run that is due runs between two of them. Exit codes are those of
+    `eventsync run`; after 130 (interrupted), `--resume` continues.
     """
     modes = {"--list": list_all, "--cancel": cancel, "--resume": resume, "--dry-run": dry_run}
     _check_options(modes, first, {"--to": last, "--by": by, "--column": column, "--slice": slice_})
@@ -110,28 +112,28 @@ def backfill(  # the options of the surface
 def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
     asked = [option for option, is_asked in modes.items() if is_asked]
     if len(asked) > 1 and asked != ["--resume", "--dry-run"]:
-        raise ConfigError(f"{' and '.join(asked)} exclude each other", hint="say one of them")
+        raise ConfigError(f"{' and '.join(asked)} cannot be combined", hint="choose one of them")
     if first:
         return
     if asked in ([], ["--dry-run"]):
-        resume = "" if asked else "; or say --resume"
-        raise ConfigError("no window was named", hint=f"name its days, --from 2031-05-01 --to 2031-05-31{resume}")
+        resume = "" if asked else "; or continue with --resume"
+        raise ConfigError("no window was given", hint=f"give its days: --from 2031-05-01 --to 2031-05-31{resume}")
     if named := [option for option, word in described.items() if word]:
-        raise ConfigError(f"{', '.join(named)} without --from means nothing", hint="name the first day as well")
+        raise ConfigError(f"{', '.join(named)} needs --from", hint="add the first day: --from 2031-05-01")
 
 
 def _day(option: str, text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(f"{option} {text} is no day", hint="days are written 2031-05-03") from error
+        raise ConfigError(f"{option} {text} is not a date", hint="write it like 2031-05-03") from error
 
 
 Days = TypedDict("Days", {"from": date, "to": date})
 
 
 class BackfillSlice(Days):
-    """One slice of a backfill: its days, how far it has come, and its run."""
+    """One slice of a backfill: its days, its state and its run."""
 
     number: int
     state: SliceState
@@ -144,7 +146,7 @@ class BackfillSlice(Days):
 
 
 class Backfill(Days):
-    """One backfill: the days asked for, and its slices; so many are `left`."""
+    """One backfill: its days and its slices; `left` counts the slices that are not done."""
 
     id: str
     by: str
@@ -158,7 +160,7 @@ class Backfill(Days):
 
 
 class BackfillAtWork(TypedDict):
-    """How far a backfill is: rows `read` and `sent` by this command, and where it stands as a whole."""
+    """The progress of a backfill: rows `read` and `sent` by this command, and the state of the whole backfill."""
 
     exit_code: int
     feed: str
@@ -168,7 +170,7 @@ class BackfillAtWork(TypedDict):
 
 
 class BackfillList(TypedDict):
-    """The backfills of a feed, youngest first."""
+    """The backfills of a feed, newest first."""
 
     feed: str
     backfills: Sequence[Backfill]
@@ -182,7 +184,7 @@ class CancelledBackfill(TypedDict):
 
 
 class RehearsedSlice(Days):
-    """What one slice would do."""
+    """What a run of one slice would do."""
 
     outcome: str
     exit_code: int
@@ -195,7 +197,7 @@ class RehearsedSlice(Days):
 
 
 class BackfillRehearsal(TypedDict):
-    """What a backfill would do; nothing was written or sent."""
+    """What a backfill would do, from a dry run."""
 
     feed: str
     by: str
@@ -205,29 +207,29 @@ class BackfillRehearsal(TypedDict):
     slices: Sequence[RehearsedSlice]
 
 
-_COLUMNS = ("backfill", "days", "state", "slices", "left", "asked for at")
+_COLUMNS = ("backfill", "days", "state", "slices", "left", "created at")
 _SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")
 _REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})
-"""A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
+"""Outcomes after which a slice is done. After any other one, the slice is run again."""
 
 
 def _records(settings: Settings, feed: FeedName) -> Sequence[BackfillRecord]:
-    """Return the backfills of a feed, youngest first; none where there is no state DB."""
+    """Return the backfills of a feed, newest first; none if there is no state DB."""
     if not settings.base_url:
-        hint = "backfills are kept by service, as all that was sent is: set it to the one in question"
+        hint = "set it to the address of the service whose backfills you want"
         raise ConfigError("EVENT_API_BASE_URL is not set", hint=hint)
     with existing_database(settings.state_url) as engine:
         return Backfills(engine, settings.destination, feed, now).all() if engine else ()
 
 
 def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
-    """Show the feed's backfills, and the slices of the one that is open, or else of the last; return 0."""
+    """Print the feed's backfills, and the slices of the open one or else of the newest; return 0."""
     records = _records(settings, feed)
     output.document(BackfillList(feed=feed, backfills=[_document(record) for record in records]))
     if not records:
-        output.note(f"{feed}: no backfill was asked for yet")
+        output.note(f"{feed}: no backfills yet")
         return 0
     lines = [
         (one.backfill_id, str(plan_of_record(one)), one.state.value, len(one.slices), len(one.left), one.created_at)
@@ -237,27 +239,27 @@ def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
     shown = next((record for record in records if record.state is BackfillState.OPEN), records[0])
     output.table(f"{feed}: the slices of {shown.backfill_id}", _SLICE_COLUMNS, map(_slice_line, shown.slices))
     if shown.state is BackfillState.OPEN:
-        output.note(f"`eventsync backfill {feed} --resume` goes on, `--cancel` leaves it")
+        output.note(f"`eventsync backfill {feed} --resume` continues it, `--cancel` cancels it")
     return 0
 
 
 def _slice_line(one: SliceRecord) -> tuple[object, ...]:
     counts = (one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected"))
     ended = one.message.partition("\n")[0] or f"exit code {one.exit_code}" if one.exit_code else ""
-    state = "at work, or killed" if one.state is SliceState.WORKING else one.state.value
+    state = "running, or killed" if one.state is SliceState.WORKING else one.state.value
     return (one.number, _days(one.first, one.last), state, *counts, ended, one.run_id)
 
 
 def _cancel(settings: Settings, feed: FeedName, plan: BackfillPlan | None, output: Output) -> int:
-    """Cancel the open backfill, the one of these days where there are several; return 0."""
+    """Cancel the open backfill, return 0; `plan` selects one if several are open."""
     record = _open_one(feed, _records(settings, feed), plan)
     with open_context(settings) as context:
         backfills = _backfills(context, feed)
         count = backfills.cancel(record.backfill_id)
         output.document(CancelledBackfill(feed=feed, backfill=_document(backfills.one(record.backfill_id))))
-    output.note(f"{feed}: backfill {record.backfill_id} is cancelled, {count} of {len(record.slices)} slices undone")
+    output.note(f"{feed}: backfill {record.backfill_id} is cancelled; {count} of {len(record.slices)} slices were not done")
     if record.is_at_work:
-        output.note("a run that is at one of its slices ends that one first; what is staged is sent by the feed's next run")
+        output.note("a slice that is running now finishes first; the feed's next run sends what is staged")
     return 0
 
 
@@ -266,23 +268,25 @@ def _backfills(context: RunContext, feed: FeedName) -> Backfills:
 
 
 def _open_one(feed: FeedName, records: Sequence[BackfillRecord], plan: BackfillPlan | None) -> BackfillRecord:
-    """Return the open backfill that is meant; `plan` selects one where there are several.
+    """Return the feed's open backfill; `plan` selects one if several are open.
 
     Raises:
-        ConfigError: there is none, or more than one.
+        ConfigError: none is open, or more than one matches.
     """
     found = [one for one in records if one.state is BackfillState.OPEN and plan in {None, plan_of_record(one)}]
     if not found:
-        hint = f"`eventsync backfill {feed} --list` shows what there is; --from and --to begin one"
+        hint = f"`eventsync backfill {feed} --list` lists the backfills; --from and --to start one"
         raise ConfigError(f"{feed} has no open backfill" + (f" of {plan}" if plan else ""), hint=hint)
     if len(found) > 1:
         several = "; ".join(f"{one.backfill_id}: {plan_of_record(one)}" for one in found)
-        raise ConfigError(f"{feed} has {len(found)} open backfills: {several}", hint="name its days with --from and --to")
+        raise ConfigError(
+            f"{feed} has {len(found)} open backfills: {several}", hint="select one by its days, with --from and --to"
+        )
     return found[0]
 
 
 def _document(record: BackfillRecord) -> Backfill:
-    """Return a backfill as scripts read it."""
+    """Build the JSON document of a backfill."""
     plan = plan_of_record(record)
     window, left = plan.window, len(record.left)
     slices = [
@@ -305,18 +309,18 @@ def _progress(record: BackfillRecord) -> str:
 def _begin_or_resume(
     context: RunContext, feed: FeedName, plan: BackfillPlan | None, output: Output, *, is_resumed: bool
 ) -> BackfillRecord:
-    """Return the open backfill that is meant (`plan` None: of any days), or a new one.
+    """Return the open backfill to continue (`plan` None: of any days), or start a new one.
 
     Raises:
-        ConfigError: one is to be resumed, and none is open or more than one.
-        HeldByAnotherError: a living run is at one of its slices.
+        ConfigError: a backfill is to be resumed, and none is open or more than one matches.
+        HeldByAnotherError: a living run works on one of its slices.
     """
     backfills = _backfills(context, feed)
     records = backfills.all()
     is_known = any(one.state is BackfillState.OPEN and plan_of_record(one) == plan for one in records)
     if plan is None or is_resumed or is_known:
         record = _open_one(feed, records, plan)
-        output.note(f"{feed}: going on with backfill {record.backfill_id}, {_progress(record)}")
+        output.note(f"{feed}: continuing backfill {record.backfill_id}, {_progress(record)}")
     else:
         days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
         output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
@@ -331,7 +335,7 @@ def _begin_or_resume(
 
 @dataclass(slots=True)
 class BackfillWork:
-    """One command at work on the slices of a backfill, and how far it has come: slices `done`, rows `read` and `sent`."""
+    """Runs the slices of a backfill; counts slices `done` and rows `read` and `sent`."""
 
     context: RunContext
     mapping: FeedMapping
@@ -349,18 +353,18 @@ class BackfillWork:
     is_shown: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare for all slices; the Dagster UI shows the backfill where this process runs them on its instance."""
+        """Create the launcher and the search for empty slices; the Dagster UI shows a backfill that this process runs."""
         self.launcher = Launcher(self.context.settings, self.options, self.output, BACKFILL)
         self.empty = EmptySlices(self.context, self.mapping)
         self.is_shown = self.uses_dagster and self.launcher.webserver() is None
 
     def run(self) -> int:
-        """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
+        """Run the slices that are left; return the gravest exit code of the slices.
 
-        Interrupted at any time, it records and prints what was done until then.
+        An interruption at any time still records and prints the progress.
 
         Raises:
-            SyncError: another process is at it, or the state DB fails.
+            SyncError: another process works on the backfill, or the state DB fails.
         """
         settings = self.context.settings
         with leaving_on_second_signal(lambda: self._print_document(ExitCode.INTERRUPTED)):
@@ -376,11 +380,11 @@ class BackfillWork:
 
     @property
     def backfills(self) -> Backfills:
-        """The feed's backfills."""
+        """The records of the feed's backfills."""
         return _backfills(self.context, self.mapping.feed)
 
     def _exit_codes(self) -> Iterator[int]:
-        """Run one slice after the other until one stops; yield the exit code of each."""
+        """Run one slice after another until one ends the backfill; yield the exit code of each."""
         left = self.record.left
         for place, one in enumerate(left):
             claim = new_backfill_id(now())
@@ -397,7 +401,7 @@ class BackfillWork:
                 return
 
     def _show(self, exit_code: int) -> None:
-        """Print how far the backfill is, as one document or a sentence."""
+        """Print the backfill's progress, as a document or as sentences."""
         self.record = record = self.backfills.one(self.record.backfill_id)
         self._print_document(exit_code)
         if self.is_shown and exit_code != ExitCode.INTERRUPTED and any(one.run_id for one in record.slices):
@@ -409,26 +413,26 @@ class BackfillWork:
         done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
         self.output.note(f"{feed}: backfill {record.backfill_id}: {done}")
         if record.left:
-            self.output.note(f"go on with `eventsync backfill {feed} --resume`")
+            self.output.note(f"continue with `eventsync backfill {feed} --resume`")
         elif record.state is BackfillState.CANCELLED:
-            self.output.note("it was cancelled meanwhile")
+            self.output.note("the backfill was cancelled meanwhile")
 
     def _print_document(self, exit_code: int) -> None:
         feed, backfill = self.mapping.feed, _document(self.record)
         self.output.document(document_from(BackfillAtWork, self, exit_code=int(exit_code), feed=feed, backfill=backfill))
 
     def _give_way(self) -> None:
-        """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
+        """Let a run that waits for the feed go first: between two slices the feed is free for too short a time to be noticed."""
         with signals_raised():
             if is_awaited(self.context.notes, self.mapping.feed, now()):
                 self.output.aside(f"{self.mapping.feed}: another run waits for the feed; it goes first")
-                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run tries again within that time
 
     def _run_slice(self, one: SliceRecord, claim: str, *, is_first: bool) -> RunReport:
-        """Run one slice, unless it is empty; interrupted while Dagster is still loaded, it has not begun, and is free again.
+        """Run one slice, unless it is empty; return its report.
 
-        But for the first, a slice waits for a scheduled run that has come in. What an earlier run may have staged is sent, also
-        where the slice is empty by now.
+        An interruption while Dagster is still loading releases the slice. Every slice but the first waits for a scheduled run
+        that has started meanwhile. A slice that is empty now is still run if an earlier run may have staged rows of it.
         """
         plan = plan_of_record(self.record)
         window = plan.window_of(one)
@@ -456,7 +460,7 @@ class BackfillWork:
         return replace(report, read=asdict(ReadAccount()), publish=asdict(PublishAccount()))
 
     def _show_in_dagster(self, record: BackfillRecord) -> None:
-        """Show how the backfill stands in the Backfills tab of the Dagster UI."""
+        """Show the backfill's state in the Backfills tab of the Dagster UI."""
         prepare_dagster_home(self.context.settings.dagster_home)
         from dagster import DagsterInstance  # Dagster takes seconds to import
 
@@ -466,7 +470,7 @@ class BackfillWork:
             show_backfill(instance, self.mapping, record)
 
     def _end_slice(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
-        """Record and print how a slice ended; return whether to go on."""
+        """Record and print how a slice ended; return whether to run the next one."""
         read, publish = report.read or {}, report.publish or {}
         self.read += read.get("read", 0)
         self.sent += sent_in(report)
@@ -474,7 +478,7 @@ class BackfillWork:
         is_through = report.outcome in _THROUGH and not (is_spent and publish.get("pending"))
         self.done += is_through
         message = "\n".join(filter(None, (report.message, report.hint))) or report.outcome
-        # What the read made of its rows, and of what was owed what the service answered.
+        # Both accounts in one: `new` of the publish repeats what the read counted.
         counts = {**read, **{name: count for name, count in publish.items() if name != "new"}}
         state = SliceState.DONE if is_through else SliceState.LEFT
         end = SliceEnd(state, report.run_id, report.exit_code, message, counts)
@@ -495,9 +499,9 @@ class BackfillWork:
 
 
 def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, plan: BackfillPlan | None, output: Output) -> int:
-    """Show what each slice would send, those that are left of the open backfill without a `plan`; nothing is written.
+    """Print what each slice would send, without writing; without a `plan`, of the open backfill's remaining slices.
 
-    Return 0, or the exit code of the slice that it would stop at: later ones are not read.
+    Return 0, or the exit code of the slice at which the backfill would stop: later ones are not read.
     """
     if plan is None:
         record = _open_one(mapping.feed, _records(settings, mapping.feed), None)
@@ -507,7 +511,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
         windows = plan.slices
     slices: list[RehearsedSlice] = []
     with (
-        output.progress(f"rehearsing {mapping.feed}", len(windows)) as bar,
+        output.progress(f"dry run of {mapping.feed}", len(windows)) as bar,
         existing_database(settings.state_url) as engine,
         rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
     ):
@@ -524,8 +528,8 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     output.table(f"{mapping.feed}: {plan}", _REHEARSAL_COLUMNS, map(_rehearsal_line, slices))
     output.note(*dict.fromkeys(notice for one in slices for notice in one["notices"] if "belong to no window" in notice))
     if exit_code:
-        output.note(f"it would stop at {window}: {outcome.text}")
-    output.note(f"{counted(would_send, 'row')} would be sent; a rehearsal: nothing was written or sent")
+        output.note(f"the backfill would stop at {window}: {outcome.text}")
+    output.note(f"dry run: {counted(would_send, 'row')} would be sent; nothing was written or sent")
     return exit_code
 
 

@@ -1,4 +1,4 @@
-"""`eventsync check`: whether the mapping files are right."""
+"""`eventsync check`: finds mistakes in mapping files."""
 
 from __future__ import annotations
 
@@ -22,21 +22,26 @@ if IS_WORKING:
 FeedsOrFiles = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FEED]...", help="Feeds by name, or paths of mapping files; all without any.", autocompletion=feed_words
+        metavar="[FEED]...", help="Names of feeds, or paths of mapping files (default: all feeds).", autocompletion=feed_words
     ),
 ]
 
 
 def check(
     feeds: FeedsOrFiles = None,
-    live: Annotated[bool, typer.Option("--live", help="Ask the service and the sources as well; nothing is written.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Also ask the service and the sources; nothing is written.")] = False,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Also send an event without any field, to see whether the key may create events.")
+        bool,
+        typer.Option(
+            "--probe", help="Also send an empty event, which the service refuses, to test whether the key may create events."
+        ),
     ] = False,
-    notify: Annotated[bool, typer.Option("--notify", help="Also send a test to all who would be notified of the feeds.")] = False,
+    notify: Annotated[
+        bool, typer.Option("--notify", help="Also send a test message to the recipients of the feeds' notifications.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Check mapping files: every mistake with its line and column, then the examples, offline.
+    """Check mapping files offline: print every mistake with its line and column, then run their examples.
 
     For example:
 
@@ -48,16 +53,16 @@ def check(
         eventsync check feeds/_shared.yaml
         # Also the service and the source
         eventsync check lisbon-agenda --live
-        # Also the notifications: each recipient gets a test
+        # Also the notifications: each recipient gets a test message
         eventsync check lisbon-agenda --notify
 
-    --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
-    with what the mapping sends; it also lists who is notified of each feed. A table says what is ready for a run, what is
-    not, and what could not be checked.
+    --live checks the key, its channels, the classifications, and the service's OpenAPI page against what the mapping sends;
+    it opens the source and lists who is notified of each feed. A table shows what is ready for a run, what is not, and what
+    could not be checked.
 
-    Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
-    would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
-    answer; with --probe also 1 the service created an event.
+    Exit codes: 0 no mistakes (warnings are allowed), 2 a file has a mistake, an example fails, or the service would refuse
+    what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not answer; with --probe
+    also 1 the service created an event.
     """
     is_live = live or probe or notify
     settings, output = current_settings(), Output(json=as_json)
@@ -78,22 +83,22 @@ def check(
     if shared:
         document["shared"] = shared
     output.document(document)
-    output.note(*(f"{one.path} is no feed but a file to be included, by {', '.join(one.included_by)}" for one in shared))
+    output.note(*(f"{one.path} is not a feed; these feeds include it: {', '.join(one.included_by)}" for one in shared))
     for found in findings:
         _show(output, found)
     if answered := {found["feed"]: found["live"] for found in findings if found.get("live")}:
         output.table("what a run needs", *readiness(answered))
     if lacking := missing_settings(settings.dagster_home):
-        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
+        output.note(f"{settings.dagster_home / 'dagster.yaml'} lacks {', '.join(lacking)}: {_BY_DEFAULT}")
     problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"
-    sound_files = f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} sound{problems}"
-    mend = f"{len(unsound)} of {len(findings)} mapping files must be mended: {', '.join(unsound)}"
-    output.note(mend if unsound else sound_files)
+    sound_files = f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} correct{problems}"
+    unusable = f"{len(unsound)} of {len(findings)} mapping files must be corrected: {', '.join(unsound)}"
+    output.note(unusable if unsound else sound_files)
     return code
 
 
 class Check(TypedDict):
-    """What was found in all files; `shared`: files that were named, and are there to be included."""
+    """What was found in all files. `shared`: named files that are no feeds, and the feeds that include them."""
 
     feeds: Sequence[CheckedFile]
     shared: NotRequired[Sequence[SharedFile]]
@@ -101,14 +106,14 @@ class Check(TypedDict):
 
 
 UNSOUND = 2
-_BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would write is in docs/dagster.md"
+_BY_DEFAULT = "Dagster uses its defaults for them; docs/dagster.md shows what `eventsync ui` would write"
 
 
 def _loaded(settings: Settings, words: Sequence[str], shared: Sequence[SharedFile]) -> list[FeedMapping | MappingFileError]:
-    """Load what is named, in the place of a file to be included the feeds that include it; or all, in the order of their paths.
+    """Load the named feeds, in place of an included file the feeds that include it; without names all feeds, sorted by path.
 
     Raises:
-        ConfigError: there is no such feed, no such folder, or no mapping file in it.
+        ConfigError: a named feed does not exist, or the folder is missing or has no mapping file.
     """
     feeds = {one.path: one.included_by for one in shared}
     names = dict.fromkeys(name for word in words for name in feeds.get(word, (word,)))
@@ -119,7 +124,7 @@ def _loaded(settings: Settings, words: Sequence[str], shared: Sequence[SharedFil
 
 
 def _show(output: Output, one: CheckedFile) -> None:
-    """Print the verdict, then every problem with its line and a caret under the place."""
+    """Print the verdict of one file, then every problem with its line and a caret under the place."""
     examples, live = one["examples"], one.get("live", ())
     found = [
         (len(one["problems"]), "mistake"),
@@ -129,8 +134,8 @@ def _show(output: Output, one: CheckedFile) -> None:
     ]
     verdict = [counted(count, noun) for count, noun in found if count]
     if is_sound(one):
-        ran = f"{counted(examples.run, 'example')} came true" if examples.run else "no examples"
-        verdict.insert(0, f"sound, {ran}")
+        ran = f"{counted(examples.run, 'example')} passed" if examples.run else "no examples"
+        verdict.insert(0, f"correct, {ran}")
     output.note(f"{one['feed']} ({one['path']}): {', '.join(verdict)}")
     for kind, problems in (("error", one["problems"]), ("warning", one["warnings"])):
         for problem in problems:

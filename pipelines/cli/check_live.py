@@ -1,4 +1,4 @@
-"""What `check --live` asks: the service (key, scopes, channels, classifications, contract), the source, the notifications."""
+"""The checks of `check --live`: the service (key, scopes, channels, classifications, contract), the source, the notifications."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
 
-_UNPROVEN = "only a request shows whether it may create events: `--probe` sends an event without any field"
-_ORDER = "`events:create` unless the service looks at fields before scopes"
+_UNPROVEN = "permission to create events can only be tested by a request: `--probe` sends an empty event, which is refused"
+_ORDER = "`events:create`, unless the service checks fields before scopes"
 _UNCHECKED: Readiness = "could not be checked"
 _SHOWN = 5
 _LISTED = 60
-TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
+TEST = Message("eventsync: a test", "Notifications about feeds arrive here. Nothing is wrong.", Tone.RELIEF)
 
 
 def _well(about: str, text: str) -> LiveFinding:
@@ -46,30 +46,30 @@ def _well(about: str, text: str) -> LiveFinding:
 
 
 def _unwise(about: str, text: str, difference: Drift | None = None, state: Readiness = "ready") -> LiveFinding:
-    """Return the finding that nothing fails yet, but a person should look."""
+    """Return a warning: no row or run fails yet, but a person should act."""
     return LiveFinding(about, ok=True, told=text, severity="warning", difference=difference, state=state)
 
 
 def _wrong(about: str, text: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
-    """Return the finding that rows or runs would fail."""
+    """Return an error: rows or runs would fail."""
     told = LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference)
     return replace(told, state="could not be checked" if exit_code == ExitCode.LATER else "not ready")
 
 
 def _failed(about: str, error: SyncError) -> LiveFinding:
-    """Return the finding for an error, with the exit code that a run would end with."""
+    """Return the finding for an exception, with the exit code that a run would end with."""
     code = outcome_of(error).exit_code
-    # What would stop a run as a brake is, for a check, a file that does not fit its source.
+    # What stops a run by a brake is a mapping file that does not fit its source.
     code = ExitCode.CONFIG if code is ExitCode.BRAKE else code
     return _wrong(about, "; ".join(filter(None, (*str(error).splitlines(), error.hint))), code)
 
 
-_LATER = "ask again once the service answers"
+_LATER = "check again when the service answers"
 _SUBJECTS = ("service", "key", "scopes", "channels", "classifications", "contract", "source", "write_back", "ledger", "notify")
 
 
 def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and the lines of what is ready by feed; what is the same for all feeds stands once, without a feed."""
+    """Return the columns and lines of the readiness table; a line that holds for all feeds appears once, without a feed."""
     feeds: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
     for feed, found in answers.items():
         for line in dict.fromkeys(_lines(found)):
@@ -77,41 +77,45 @@ def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[st
     lines = [(what, ", ".join(of) if len(of) < len(answers) else "", state, told) for (what, state, told), of in feeds.items()]
     lines.sort(key=lambda line: _SUBJECTS.index(line[0]))
     if len(answers) > 1:
-        return ("what", "feed", "is", "what to know"), lines
-    return ("what", "is", "what to know"), [(line[0], *line[2:]) for line in lines]
+        return ("what", "feed", "state", "details"), lines
+    return ("what", "state", "details"), [(line[0], *line[2:]) for line in lines]
 
 
 def _lines(found: Sequence[LiveFinding]) -> Iterator[tuple[str, str, str]]:
-    """Yield what was asked, whether it is ready, and the sentence; also of the key, and of what could not be asked."""
+    """Yield subject, state and sentence of each finding, also for the key and for what could not be asked."""
     asked = {one.asked: one for one in found}
     service, channels = asked["service"], asked.get("channels", asked["service"])
     is_refused = not channels.ok and channels.exit_code == ExitCode.REFUSED
     if is_refused:  # the answer of a service that is there
-        yield "service", "ready", service.told if service.ok else "it answers"
+        yield "service", "ready", service.told if service.ok else "the service answers"
         yield "key", "not ready", channels.told
     else:
         yield "service", "ready" if service.ok else "not ready", service.told
         is_taken = channels.ok or (channels is not service and channels.exit_code == ExitCode.CONFIG)
-        yield ("key", "ready", "the service takes it") if is_taken else ("key", _UNCHECKED, _LATER)
+        yield ("key", "ready", "the service accepts it") if is_taken else ("key", _UNCHECKED, _LATER)
     for one in found:
         if one is channels and is_refused:
-            yield one.asked, _UNCHECKED, "ask again once the service takes the key"
+            yield one.asked, _UNCHECKED, "check again when the service accepts the key"
         elif one is not service:
             yield one.asked, "not ready" if one.asked == "source" and not one.ok else one.state, one.told
     yield from ((what, _UNCHECKED, _LATER) for what in ("scopes", "channels", "classifications", "contract") if what not in asked)
     if "notify" not in asked:
-        yield "notify", "not ready", "no message is sent: `owner` and `notify` of the feed lead to no address in EVENTSYNC_NOTIFY"
+        yield (
+            "notify",
+            "not ready",
+            "no notification is sent: EVENTSYNC_NOTIFY has no address for the feed's `owner` and `notify`",
+        )
 
 
 def ask_for(
     settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool, is_testing: bool
 ) -> Mapping[Path, tuple[LiveFinding, ...]]:
-    """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
+    """Ask the service once and each source once; return the findings by the mapping's path. Nothing is written.
 
-    `is_testing`: the recipients of each feed's notifications are sent a test.
+    `is_testing`: send a test message to the recipients of each feed's notifications.
 
     Raises:
-        SyncError: there is a state DB, and it cannot be opened.
+        SyncError: the state DB exists and cannot be opened.
     """
     try:
         require_service(settings)
@@ -141,9 +145,9 @@ def ask_for(
 def of_service(
     base_url: str, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None = None
 ) -> Iterator[LiveFinding]:
-    """Yield what the service says of itself, of the key, the channels and classifications, and of its contract.
+    """Yield the findings about the service, the key, the channels, the classifications and the contract.
 
-    `memory`: what runs have seen of its lists, None where none ever ran.
+    `memory`: the service's lists as earlier runs read them, None if no run was made.
     """
     if lists.refusal is not None:
         yield _failed("service", lists.refusal)
@@ -152,7 +156,7 @@ def of_service(
     yield _well(
         "service",
         f"{base_url} answers"
-        + ("" if isinstance(channels, SyncError) else f" and takes the key {lists.key_tail}").removesuffix(" …"),
+        + ("" if isinstance(channels, SyncError) else f" and accepts the key {lists.key_tail}").removesuffix(" …"),
     )
     if lists.probe is not None or not isinstance(channels, SyncError):
         yield _scopes(lists)
@@ -163,7 +167,7 @@ def of_service(
 
 
 def _scopes(lists: ServiceAnswers) -> LiveFinding:
-    """Say what the answer to an event without any field proves of the key, and what it does not."""
+    """Return what the answer to the empty event proves about the key's scopes."""
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
     probe, tail = lists.probe, lists.key_tail
     if probe is None:
@@ -171,18 +175,20 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
     answer = in_short(probe.answer)
     match probe.kind:
         case AnswerKind.REFUSED:
-            refused = f"an event without any field was refused for its fields ({answer}), as it must be"
-            return _well("scopes", f"{listing}{refused}: the key got as far as that, which proves {_ORDER}")
+            refused = f"an empty event was refused for its fields ({answer}), as expected"
+            return _well("scopes", f"{listing}{refused}: this proves {_ORDER}")
         case AnswerKind.SCOPE_MISSING | AnswerKind.NO_ACCESS:
-            advice = "add the scope `events:create` on the page of the key"
+            advice = "add the scope `events:create` to the key at the service"
             return _wrong("scopes", f"{listing}the key {tail} may not create events: {answer}; {advice}", ExitCode.REFUSED)
         case AnswerKind.KEY_REFUSED:
             return _wrong("scopes", f"the service refused the API key {tail} for creating events: {answer}", ExitCode.REFUSED)
         case AnswerKind.READ:
-            created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
-            return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
+            created = f"{listing}the service accepted an empty event and created event {probe.value}: delete it by hand"
+            return _wrong("scopes", f"{created}, and do not use --probe with this service again", ExitCode.ATTENTION)
         case _:
-            return _unwise("scopes", f"{listing}whether it may create events could not be told: {answer}", state=_UNCHECKED)
+            return _unwise(
+                "scopes", f"{listing}the answer does not show whether the key may create events: {answer}", state=_UNCHECKED
+            )
 
 
 def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
@@ -193,7 +199,7 @@ def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
     missing += [f"the key has no channel with the id {number}" for number in numbers if number not in channels.values()]
     if missing:
         return _wrong("channels", "; ".join(missing), ExitCode.CONFIG)
-    return _well("channels", f"the key may use {len(channels)}, and those that the mapping names are among them")
+    return _well("channels", f"the key may use {len(channels)}, including all that the mapping names")
 
 
 def _classifications(known: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
@@ -205,21 +211,21 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         return _unwise("classifications", changed)
     if not unknown:
         version = f"version {known.version}, {len(known.slugs)} of them"
-        return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
+        return _well("classifications", f"{version}; the service knows all {len(named)} that the mapping names")
     slugs, texts = sorted(known.slugs), []
     for slug in unknown[:_SHOWN]:
         files = (name for name, table in mapping.tables.items() if any(slug in row for row in table.rows))
-        text = f'{next(files, "the mapping file")} names "{slug}", which the service does not know'
+        text = f'{next(files, "the mapping file")} names "{slug}", which the service does not have'
         texts.append(", ".join(filter(None, (text, did_you_mean(slug, slugs)))))
     texts += [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
     if FILL_IN in unknown:  # what there is to choose from
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
-        texts.append(f"it knows {', '.join(slugs[:_LISTED])}{more}")
+        texts.append(f"the service has {', '.join(slugs[:_LISTED])}{more}")
     return _wrong("classifications", "; ".join(filter(None, [*texts, changed])), ExitCode.CONFIG)
 
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:
-    """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
+    """Return how the classifications changed since the mapping was written, or else since the feed's last run; "" if not."""
     version = mapping.classifications_version
     if version is None:
         before = memory.last_read_by(mapping.feed) if memory else None
@@ -227,15 +233,15 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
     if version == now.version:
         return ""
     before = memory.version(version) if memory else None
-    unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
+    unknown = f"the service's list is now {now.version}; no run has read the earlier list, so the changes are not known"
     how = f", {unknown}" if before is None else f"; {change_between(before, now, mapping)}"
     return f"the mapping was written for version {version}{how}"
 
 
 def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
+    """Yield the contract's differences, errors first; one line if there are none or the page cannot be read."""
     if isinstance(page, NoPage):
-        yield _unwise("contract", f"could not be compared: {page.why}; runs go on without it", state=_UNCHECKED)
+        yield _unwise("contract", f"could not be compared: {page.why}; runs do not need it", state=_UNCHECKED)
         return
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
@@ -246,17 +252,17 @@ def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding
             _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift, state)
         )
     if not drifts:
-        yield _well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
+        yield _well("contract", f"the service's OpenAPI page agrees with the {_count(sent)} fields that the mapping sends")
 
 
 def _count(sent: Outgoing) -> int:
-    """Count the fields that hold a value, in objects and lists too."""
+    """Count the fields of a payload that hold a value, including those in objects and lists."""
     inner = [*sent.fields.values(), *([sent.item] if sent.item and sent.item.fields else [])]
     return sum(map(_count, inner)) if inner else 1
 
 
 Faults = Mapping[Recipient, str]
-"""What is wrong with each recipient, "" where nothing is."""
+"""What is wrong with each recipient's address, "" if it works."""
 
 
 def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, is_testing: bool) -> Iterator[LiveFinding]:
@@ -264,35 +270,35 @@ def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, 
     known = sorted(settings.channels.addresses)
     listed = "it has " + ", ".join(f'"{one}"' for one in known) if known else ""
     for name in settings.channels.unknown(mapping.notify):
-        advice = did_you_mean(name, known) or listed or "it names none"
+        advice = did_you_mean(name, known) or listed or "it has none"
         yield _unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"; {advice}', state="not ready")
     recipients = settings.channels.recipients(mapping.owner, mapping.notify)
     for one in recipients:
         if fault := faults.get(one):
-            yield _unwise("notify", f"{one.name} cannot be told: {fault}", state="not ready")
+            yield _unwise("notify", f"{one.name} cannot be notified: {fault}", state="not ready")
     reached = [one.name for one in recipients if not faults.get(one)]
     if reached:
-        yield _well("notify", f"{'a test went to' if is_testing else 'what needs somebody is told to'} {', '.join(reached)}")
+        yield _well("notify", f"{'a test message was sent to' if is_testing else 'notifications go to'} {', '.join(reached)}")
 
 
 def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield what is found by opening a feed's source and asking for its first row."""
+    """Yield the findings of opening a feed's source and reading its first row."""
     source = mapping.source
     name = f"{source.kind} {source.place}"
     try:
-        with faults_as_errors(lambda: f"asking for the source of {mapping.feed}"):
+        with faults_as_errors(lambda: f"opening the source of {mapping.feed}"):
             columns = compile_with_problems(mapping, Directory())[0].columns
             if isinstance(source, SalesforceSource):  # asking an org for a first row would make it run the whole query
                 org = probe_org(source, columns, access=settings.access)
                 yield (
                     _well("source", f"salesforce {org}")
                     if org.is_enough
-                    else _unwise("source", f"salesforce {org}: too few for a whole reading today")
+                    else _unwise("source", f"salesforce {org}: too few for a full read today")
                 )
                 return
             with open_source(source, mapping.path.parent, columns, access=settings.access).read() as reading:
                 has_rows, present = next(reading.rows, None) is not None, reading.columns
-            text = f"{name}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
+            text = f"{name}: {len(present)} columns, including the {len(columns)} that the mapping reads"
             yield _well("source", text if has_rows else f"{text}; no rows")
             if isinstance(source, GoogleSheetsSource) and source.write_back:
                 yield _write_back(source.write_back.names, name, present)
@@ -301,12 +307,14 @@ def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding
 
 
 def _write_back(names: Sequence[str], sheet: str, present: Sequence[str]) -> LiveFinding:
-    """Say whether the columns that were given to us are there; whether we may write, only writing shows."""
+    """Return whether the sheet has the status columns; only a run shows whether the account may write to them."""
     missing = matched(present, ColumnRequest(frozenset(names))).missing
     if missing:
         error = MissingColumnsError(sheet, missing, present, advice="add them to the sheet")
         return _unwise(
-            "write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time", state="not ready"
+            "write_back",
+            f"{error}; {error.hint}; runs deliver as usual, without writing to the sheet, and report this each time",
+            state="not ready",
         )
     named = ", ".join(f'"{name}"' for name in names)
-    return _well("write_back", f"the sheet has {named}; that we may write there shows in a run")
+    return _well("write_back", f"the sheet has {named}; the first run shows whether the account may write there")

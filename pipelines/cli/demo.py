@@ -1,4 +1,4 @@
-"""`eventsync demo`: the whole product on this machine, twice, without an account."""
+"""`eventsync demo`: two runs of the sample feeds on this machine, without an account."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if IS_WORKING:
 
 
 def demo(folder: DemoFolder = Path(".eventsync/demo"), as_json: AsJson = False) -> int:
-    """Start the sandbox service, sync the sample feeds through Dagster, then run again: nothing is sent twice.
+    """Start the sandbox service, sync the sample feeds through Dagster, and run again to show that nothing is sent twice.
 
     For example:
 
-        # Every row of three sample feeds ends somewhere
+        # Three sample feeds, with the outcome of every row
         eventsync demo
-        # The accounts alone, for a script
+        # Only the accounts, as JSON
         eventsync demo --json
 
-    Needs no account and no network. Afterwards `eventsync ui --demo` leaves it all running to look at. Exit codes: 0, or 1 if a
-    run did not end well, or the second one has sent something.
+    Needs no account and no network. `eventsync ui --demo` keeps the demo running, with the Dagster UI. Exit codes: 0 done, 1 a
+    run failed, or the second one sent something.
     """
     output = Output(json=as_json)
     with demo_service(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
         settings = read_settings(environ, Path.cwd())
-        first = sync_feeds(settings, output, "First run: every row ends somewhere", show_report)
-        second = sync_feeds(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+        first = sync_feeds(settings, output, "First run: the outcome of every row", show_report)
+        second = sync_feeds(settings, output, "Second run: no row has changed, so nothing is sent", show_accounts)
     sent = sum(map(sent_in, second))
     output.document(Demo(first=first, second=second, sent_twice=sent))
     output.note(
-        f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
+        f"\nSecond run: {sent} sent. To see the runs in the Dagster UI and the published pages: make ui (or eventsync ui --demo)"
     )
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
 
 
 class Demo(TypedDict):
-    """Both rounds of the demo; in the second one nothing is sent."""
+    """The reports of both runs of the demo; the second one sends nothing."""
 
     first: Sequence[RunReport]
     second: Sequence[RunReport]

@@ -1,4 +1,4 @@
-"""`eventsync diff`: what was delivered against what the source says now, path by path: `approxLocation.city.name`."""
+"""`eventsync diff`: compares what was delivered with the source as last read, by JSON path (`approxLocation.city.name`)."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ if IS_WORKING:
 def diff(
     feed: OneFeed,
     row: Annotated[
-        str | None, typer.Argument(metavar="[ROW]", help="One row key: the row in full.", autocompletion=waiting_words)
+        str | None, typer.Argument(metavar="[ROW]", help="A row key: show every field of this row.", autocompletion=waiting_words)
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows (100).")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show, field by field, where the source differs from what the service shows as far as we know.
+    """Show, field by field, where the source differs from what was delivered.
 
     For example:
 
-        # All that differ
+        # All rows that differ
         eventsync diff lisbon-agenda
-        # One row in full
+        # Every field of one row
         eventsync diff lisbon-agenda A-17
 
-    Rows are edited, to be published by hand (sent as drafts, published in the source), cancelled, removed by hand and back in
-    the source, vanished from it, or have earlier events to remove; ignored ones come last, marked. The service has no way to
-    change or remove an event: that is done by hand on its pages; `eventsync resolve FEED KEY --applied` or `--removed` then
-    records it, and `--ignore` takes the row off the lists until it changes again. As of the last read: only the state DB is
-    asked, neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
+    A row is listed if the source has edited or cancelled it since it was sent, if it was sent as a draft and the source now says
+    published, if its event was removed by hand and the row is back, if it vanished from the source, or if earlier events of it
+    are to be removed. Ignored rows come last. The API cannot change or remove an event: do that by hand on the service's
+    pages, then record it with `eventsync resolve FEED KEY --applied` or `--removed`. `--ignore` takes the row off the list until
+    it changes again. The comparison uses the last read; neither the source nor the service is asked. Exit codes: 0 done, 2 there
+    is no such row.
     """
     output = Output(json=as_json)
     with open_feed_session(feed) as session:
@@ -64,16 +65,16 @@ def diff(
     counts |= {"vanished": status.vanished, "earlier events": earlier, "ignored": ignored}
     output.document(Differences(feed=name, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
     terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-    output.note(f"{name}: {terms or 'the source says what was delivered'}; {_as_of_words(as_of)}")
+    output.note(f"{name}: {terms or 'the source agrees with what was delivered'}; {_as_of_words(as_of)}")
     if documents:
         output.table(f"{name}: delivered against the source", _LIST, [line for one in documents for line in _lines(one)])
     if is_more:
-        output.note(f"the first {most}; --limit shows more")
+        output.note(f"only the first {most} rows are shown; --limit shows more")
     return 0
 
 
 class AsOf(TypedDict):
-    """The read of the source that the differences are from."""
+    """The read of the source that the differences come from."""
 
     run_id: str
     read_at: datetime
@@ -81,8 +82,8 @@ class AsOf(TypedDict):
 
 
 class Differing(TypedDict):
-    """A row whose source says something else than the service shows, and in which fields. `earlier_event_ids`: events of the row
-    to be removed by hand; `is_set_aside`: a person has ignored it.
+    """A row whose source differs from what the service shows, with the fields that differ. `earlier_event_ids`: events of the row
+    to be removed by hand; `is_set_aside`: a person has ignored the row.
     """
 
     row_key: str
@@ -98,13 +99,13 @@ class Differing(TypedDict):
 
 
 class DifferingWhole(Differing):
-    """The same with every field, also those that are alike."""
+    """A row that differs, with every field, also those that are equal."""
 
     fields: Sequence[FieldDiff]
 
 
 class Differences(TypedDict):
-    """All rows that differ, with their number by kind."""
+    """All rows that differ, and their number by kind."""
 
     feed: str
     as_of: AsOf | None
@@ -114,7 +115,7 @@ class Differences(TypedDict):
 
 
 class OneDifference(TypedDict):
-    """One row in full."""
+    """One row with every field."""
 
     feed: str
     as_of: AsOf | None
@@ -146,7 +147,7 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
 
 
 def _differing(session: FeedSession) -> Iterator[RowRecord]:
-    """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
+    """Yield the rows that wait for a person, then the ignored ones; a row of several kinds appears once."""
     listed = set[int]()
     for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _WAITING)):
         for record in session.queries.every_row(session.scope, which):
@@ -170,12 +171,12 @@ def _kind(record: RowRecord) -> str:
     if record.removed_at is not None:
         return "removed by hand"
     if record.state is not EntryState.DELIVERED:
-        return f"as it was pinned ({record.state.value})"
+        return f"as recorded for sending ({record.state.value})"
     return "as delivered" if record.baseline_body is None else "as changed by hand"
 
 
 def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
-    """Yield one line for each field, the row on its first line only; then its earlier events."""
+    """Yield one table line per field, with the row on its first line only; then one per earlier event."""
     kind = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
     head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], str(document["event_id"] or ""))
     if not document["changed"]:
@@ -197,12 +198,12 @@ def _as_of(last_read: RunRecord | None) -> AsOf | None:
 def _as_of_words(read: AsOf | None) -> str:
     if read is None:
         return "the source was never read"
-    return f"as of the read of {read['read_at']:%Y-%m-%d %H:%M:%S} UTC{'' if read['is_whole'] else ', of a part of it'}"
+    return f"as of the read of {read['read_at']:%Y-%m-%d %H:%M:%S} UTC{'' if read['is_whole'] else ', which was incremental'}"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDiff:
-    """One path, and what stands there in each payload; None also where it does not stand there at all."""
+    """One path and its value in each payload; None also if the payload lacks it."""
 
     path: str
     delivered: Any
@@ -211,12 +212,12 @@ class FieldDiff:
 
 
 def payload_diff(delivered: bytes, now: bytes) -> list[FieldDiff]:
-    """Return every path of two payloads (JSON), in the order of the alphabet."""
+    """Return every path of two JSON payloads, sorted, with both values."""
     return list(_diff("", json.loads(delivered), json.loads(now)))
 
 
 def shown(value: Any) -> str:
-    """Return a value as people read it."""
+    """Format a JSON value for people: a list of texts joined by commas, null as ""."""
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value)
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
@@ -226,7 +227,7 @@ _ABSENT = object()
 
 
 def _diff(path: str, delivered: Any, now: Any) -> Iterator[FieldDiff]:
-    """Look into objects, and into lists of more than plain values; a list of plain ones is compared as a whole."""
+    """Compare objects, and lists of objects or lists, by element; compare lists of plain values as a whole."""
     present = [value for value in (delivered, now) if value is not _ABSENT]
     if all(isinstance(value, dict) for value in present):
         for name in sorted({name for value in present for name in value}):

@@ -1,4 +1,4 @@
-"""The first moment of the command `eventsync`: Ctrl-C ends it in silence while the command itself is still imported."""
+"""The entry point of the command `eventsync`: Ctrl-C exits without a traceback while the command is still being imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Run the command line, and leave with the exit code that scripts rely on."""
+    """Run the command line and exit with the command's exit code."""
     signal.signal(signal.SIGINT, _leave)
     if len(sys.argv) == 1:
         sys.argv.append("--help")

@@ -1,4 +1,4 @@
-"""`eventsync explain`: what each step of the mapping makes of one row."""
+"""`eventsync explain`: shows what each step of the mapping does to one row."""
 
 from __future__ import annotations
 
@@ -49,11 +49,13 @@ if IS_WORKING:
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import RowFilter
 
-Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
+Row = Annotated[
+    str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as commands print it: events.csv:17.")
+]
 
 
 def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = False) -> int:
-    """Show what each step of the mapping makes of one row, and what becomes of it.
+    """Show each step of the mapping for one row, and its outcome.
 
     For example:
 
@@ -63,11 +65,10 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         # A place copied from a list of rejections
         eventsync explain drafts/lisbon.yaml agenda.csv:17
 
-    For each field: the raw cell, what goes into each step and what comes out, the step that refused it and why; for each
-    rule its condition with what it found. Then the event as it would be sent, or the rule that leaves the row out, or the
-    other row that a duplicate or held row resembles; and what the ledger knows of it. The source is read to its end,
-    nothing is written or sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is
-    no such row.
+    For each field: the raw cell, input and output of each step, and the step that refused the value, with the reason. For each
+    rule: its condition and the value found. Then the event as it would be sent, the rule that leaves the row out, or the other
+    row that this one duplicates or resembles; and the row's entry in the ledger. The source is read to its end; nothing is
+    written or sent. If ROW is both a key and a number, the key counts. Exit codes: 0 done, 2 there is no such row.
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
@@ -78,7 +79,7 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     with open_state() as reader:
         scopes = reader.scopes_of(mapping.feed)
         asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
-        with output.progress(f"looking for {row} in {mapping.feed}") as bar:
+        with output.progress(f"searching {mapping.feed} for {row}") as bar:
             source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
             found, outcomes = _find(mapping.feed, source, mapper, row, asked, bar, first_run)
         steps = explain_row(mapping, known.directory, found, moment or now()).steps
@@ -102,16 +103,15 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
-        state = ": ".join(filter(None, (f"the ledger has it as {entry['state']}{event}", entry["problem"])))
+        state = ": ".join(filter(None, (f"in the ledger: {entry['state']}{event}", entry["problem"])))
         output.note("; ".join(filter(None, (state, entry["hint"]))))
     if not entries:
-        output.note("the ledger does not know it: no run here has made an event of it")
+        output.note("not in the ledger: no run has staged an event for it")
     return 0
 
 
 class Explained(TypedDict):
-    """One row step by step: its raw cells, what each step made of them, what became of it, what the ledger has of it.
-
+    """One row step by step: its raw cells, the input and output of each step, its outcomes, its entries in the ledger.
     `to_fill_in`, `as_of`: as in the document of `preview`.
     """
 
@@ -140,10 +140,10 @@ def _find(
     bar: Progress,
     first_run: FirstRun,
 ) -> tuple[SourceRow, list[tuple[RowOutcome, Foreseen]]]:
-    """Return the row that a person means, by place, by key, else by number; what becomes of it by itself, and in a first run.
+    """Return the row that `word` names by place, key or number, with its outcomes: by itself, and in a first run.
 
-    `asked`: the entries that the word may mean, also as a key that a row once had. The source is read to its end: any other row
-    may be of the same key, or look like it.
+    `asked`: the entries that the word may mean, also by a key that a row once had. The source is read to its end: any other row
+    may have the same key or resemble this one.
     """
     exact, known, numbered = list[SourceRow](), list[SourceRow](), list[SourceRow]()
     keys: dict[RowKey, None] = {}
@@ -182,14 +182,14 @@ def _records(reader: StateReader, scopes: Iterable[FeedScope], key: RowKey) -> I
 
 
 def _under_known_key(reader: StateReader, scopes: Iterable[FeedScope], outcome: RowOutcome) -> RowOutcome:
-    """Return a row under the key of its entry, as a run would find it; one that may be several entries is rejected."""
+    """Return a row under the key of its entry, as a run would find it; a row that may be several entries is rejected."""
     for scope in scopes if outcome.known_as else ():
         outcome, *_ = reader.queries.known_rows(scope, [key for _, key in outcome.known_as]).resolve(outcome)
     return outcome
 
 
 def _as_known(outcome: RowOutcome, foreseen: Foreseen, record: RowRecord | None) -> Foreseen:
-    """Return what becomes of a row that the ledger may know: it is held as before, or compared wherever the window is."""
+    """Return the outcome of a row, given its ledger entry: held stays held, known is compared also outside the window."""
     if isinstance(outcome, Rejection) and isinstance(foreseen, MappedRow):
         return outcome
     if record is None or not isinstance(outcome, MappedRow) or not isinstance(foreseen, MappedRow | Held | Skipped):
@@ -202,7 +202,7 @@ def _as_known(outcome: RowOutcome, foreseen: Foreseen, record: RowRecord | None)
 def _known_other(
     reader: StateReader, feed: FeedName, became: Foreseen, record: RowRecord | None, other: OtherRow | None
 ) -> OtherRow | None:
-    """Return the other row with what the ledger has of it; of a held row, the entry that it is held for."""
+    """Return the other row with its ledger entry; for a held row, the entry that it resembles."""
     if not isinstance(became, Held | Absorbed):
         return None
     of_feed, key, scopes = feed, became.row_key, reader.scopes_of(feed)
@@ -228,7 +228,7 @@ def _known_other(
 
 
 def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Foreseen) -> RuleSeen | None:
-    """Return the rule that left a row out, or went by its key, with the conditions that it asked; None where no rule did."""
+    """Return the rule that left a row out or absorbed it, with its conditions; None if no rule did."""
     place, spelt, label = 0, "", ""
     match became:
         case Skipped():
@@ -259,7 +259,7 @@ def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Forese
 
 
 def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, ...]]:
-    """One line a step; a field stands on the first line of its steps only."""
+    """Yield one table line per step; only the first step of a field names the field."""
     before = None
     for step in steps:
         field = "" if step.field == before else step.field

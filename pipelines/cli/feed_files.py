@@ -1,4 +1,6 @@
-"""Which feeds and mapping files a command means: by a feed's name, by a path, or all of the folder; and files to be included."""
+"""Find the feeds and mapping files that a command's arguments name: by feed name, by path, or all of the folder; and shared
+files.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +20,25 @@ from pipelines.settings import Settings
 
 
 class BrokenFile(TypedDict):
-    """A mapping file that cannot be used, with every mistake."""
+    """A mapping file with mistakes, all of them listed."""
 
     path: Path
     problems: Sequence[FileProblem]
 
 
 def broken_files(errors: Sequence[MappingFileError]) -> list[BrokenFile]:
-    """Return broken mapping files as scripts read them, by their paths."""
+    """Return broken mapping files for a JSON document, sorted by path."""
     ordered = sorted(errors, key=lambda error: error.path)
     return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in ordered]
 
 
 def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
-    """Load the folder of mapping files; broken files are part of what is returned.
+    """Load the folder of mapping files, broken files included.
 
-    `wanted`: what a person names, if nothing else is needed. As long as these are there, other files are left alone.
+    `wanted`: if all of these feeds are found under their names, no other file is loaded.
 
     Raises:
-        ConfigError: there is no such folder, or no mapping file in it.
+        ConfigError: the folder does not exist, or has no mapping file.
     """
     require_folder(settings)
     few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}) if wanted else None
@@ -44,26 +46,26 @@ def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
         return few
     folder = load_folder(settings.feeds)
     if not folder.feeds and not folder.broken:
-        raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync check` tells how one is written")
+        raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync init SOURCE` writes a first one")
     return folder
 
 
 def require_folder(settings: Settings) -> None:
-    """Check that there is a folder of mapping files, even an empty one.
+    """Check that the folder of mapping files exists; it may be empty.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it does not.
     """
     if not settings.feeds.is_dir():
         raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
 
 
 def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[FeedMapping, ...]:
-    """Return the feeds that are named, in that order; all of them if none is.
+    """Return the named feeds in that order, or all feeds if none is named.
 
     Raises:
-        MappingFileError: one that is named is broken.
-        ConfigError: one that is named does not exist.
+        MappingFileError: a named feed is broken.
+        ConfigError: a named feed does not exist.
     """
     return tuple(_one(folder, name) for name in wanted) if wanted else folder.feeds
 
@@ -90,9 +92,9 @@ def _found(folder: FeedFolder, name: str) -> FeedMapping | None:
 def _one(folder: FeedFolder, name: str) -> FeedMapping:
     if found := _found(folder, name):
         return found
-    says_so = re.compile(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", re.MULTILINE)
+    declares_feed = re.compile(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", re.MULTILINE)
     for broken in folder.broken:
-        if broken.path.stem == _stem_of(name) or says_so.search(file_text(broken.path)):
+        if broken.path.stem == _stem_of(name) or declares_feed.search(file_text(broken.path)):
             raise MappingFileError(broken.path, broken.problems)
     names = [str(mapping.feed) for mapping in folder.feeds]
     hint = did_you_mean(name, names) or "the feeds here: " + (", ".join(names) or "none")
@@ -100,7 +102,7 @@ def _one(folder: FeedFolder, name: str) -> FeedMapping:
 
 
 def file_text(path: Path) -> str:
-    """Return what is in a file, "" where it cannot be read."""
+    """Return the text of a file, "" if it cannot be read."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:
@@ -108,16 +110,16 @@ def file_text(path: Path) -> str:
 
 
 def named_mapping(settings: Settings, word: str) -> FeedMapping:
-    """Load the mapping that a person names.
+    """Load the mapping of a feed name or a file path.
 
     Raises:
-        MappingFileError: it is broken.
+        MappingFileError: the file is broken.
         ConfigError: there is no such feed or file.
     """
     path = Path(word)
     if is_file_name(word) and not path.is_file():
         beside = (str(one) for one in path.parent.glob("*") if one.suffix in SUFFIXES)
-        hint = did_you_mean(word, beside) or "a path starts at the folder in which the command runs"
+        hint = did_you_mean(word, beside) or "a relative path starts at the working folder"
         raise ConfigError(f"there is no file {word}", hint=hint)
     return _load(settings, word)
 
@@ -127,13 +129,13 @@ def _load(settings: Settings, word: str) -> FeedMapping:
 
 
 def is_file_name(word: str) -> bool:
-    """Whether a word can only mean a file: it ends like one and one is there, or it names a folder on the way."""
+    """Return whether an argument means a file: it has the suffix of one and either exists or contains a folder."""
     path = Path(word)
     return path.suffix in SUFFIXES and (path.is_file() or path.name != word)
 
 
 def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFileError:
-    """Load the mapping that a person names; a broken one, or a file that is not there, is returned as its error.
+    """Load the mapping of a feed name or a file path; return a broken or missing file as its error.
 
     Raises:
         ConfigError: there is no such feed.
@@ -145,23 +147,23 @@ def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFile
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path as people write it here: from the working folder, where it is inside."""
+    """Return a path relative to the working folder, if it is inside."""
     cwd = Path.cwd()
     return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file that was named, and the feed files that include it: one at least."""
+    """A named file that is not a feed, and the feed files that include it, at least one."""
 
     path: str
     included_by: tuple[str, ...]
 
 
 def shared_file(settings: Settings, word: str) -> SharedFile | None:
-    """Return what a word means where that is a file to be included; None where it is anything else.
+    """Return the shared file that an argument names, with the feeds that include it; None if it names no shared file.
 
-    Feeds are looked for beside the file, and in the configured folder.
+    Feeds are searched beside the file and in the configured folder.
 
     Raises:
         ConfigError: no feed includes it.
@@ -172,6 +174,6 @@ def shared_file(settings: Settings, word: str) -> SharedFile | None:
     beside = (one for folder in dict.fromkeys((path.parent, settings.feeds)) for one in sorted(folder.glob("*")))
     found = {feed.resolve(): str(feed) for feed in reversed(including(path, (one for one in beside if one.suffix in SUFFIXES)))}
     if not found:
-        message = f"{word} is no feed but a file to be included, and no feed beside it or in {settings.feeds} includes it"
-        raise ConfigError(message, hint=f"a feed includes it by `include: [{path.name}]`, and is checked with it")
+        message = f"{word} is not a feed, and no feed beside it or in {settings.feeds} includes it"
+        raise ConfigError(message, hint=f"include it in a feed with `include: [{path.name}]`, and check that feed")
     return SharedFile(word, tuple(reversed(found.values())))

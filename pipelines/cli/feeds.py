@@ -1,4 +1,4 @@
-"""`eventsync feeds`: which feeds there are."""
+"""`eventsync feeds`: lists the feeds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if IS_WORKING:
 
 
 def feeds(as_json: AsJson = False) -> int:
-    """List the feeds: where their rows come from, when they run, how the last run ended, where their rows stand.
+    """List the feeds with source, schedule, last run, its outcome, and rows by state.
 
     For example:
 
-        # What is there
+        # All feeds
         eventsync feeds
-        # The names alone, for a script
+        # Only the names, for a script
         eventsync feeds --json | jq -r '.feeds[].feed'
 
     Needs neither a key nor a service; broken mapping files are listed too. Exit code 0.
@@ -35,7 +35,7 @@ def feeds(as_json: AsJson = False) -> int:
     settings, output = current_settings(), Output(json=as_json)
     folder = folder_of(settings)
     with open_state() as reader:
-        # Of several destinations, the one with the youngest run.
+        # Of several destinations, the one with the latest run.
         listed = [(mapping, max(reader.statuses(mapping.feed), key=_age, default=None)) for mapping in folder.feeds]
     documents = [_document(mapping, status) for mapping, status in listed]
     output.document(Feeds(feeds=documents, broken=broken_files(folder.broken)))
@@ -45,22 +45,22 @@ def feeds(as_json: AsJson = False) -> int:
         output.note(f"broken: {path} has {counted(len(error.problems), 'mistake')}; `eventsync check {path}` shows them")
     if not as_json and not any(status for _, status in listed):
         output.note(
-            "nothing was sent to the configured service yet; `eventsync run FEED --dry-run` rehearses"
+            "no feed has run at the configured service yet; `eventsync run FEED --dry-run` shows what a run would send"
             if reader.destination
-            else "nothing was run here yet; `eventsync preview FEED` shows what the rows become"
+            else "no feed has run here yet; `eventsync preview FEED` shows the events that its rows would become"
         )
     return 0
 
 
 class ListedSource(TypedDict):
-    """Where rows come from; `path` as the mapping file says it."""
+    """Where rows come from; `path` as written in the mapping file."""
 
     kind: str
     path: str
 
 
 class LastRun(TypedDict):
-    """How the last run of a feed ended, or that it has not."""
+    """How the last run of a feed ended; `outcome` and `exit_code` are null while it runs."""
 
     run_id: str
     started_at: datetime
@@ -69,7 +69,7 @@ class LastRun(TypedDict):
 
 
 class ListedFeed(TypedDict):
-    """One feed; of a feed that never ran, `destination`, `counts` and `last_run` are null."""
+    """One feed; `destination`, `counts` and `last_run` are null if it never ran."""
 
     feed: str
     path: Path
@@ -84,7 +84,7 @@ class ListedFeed(TypedDict):
 
 
 class Feeds(TypedDict):
-    """The feeds of the folder, and the broken files beside them."""
+    """The feeds of the folder, and its broken mapping files."""
 
     feeds: Sequence[ListedFeed]
     broken: Sequence[BrokenFile]
@@ -117,7 +117,7 @@ def _row(feed: ListedFeed) -> tuple[object, ...]:
     return (
         feed["feed"],
         f"{feed['source']['kind']} {feed['source']['path']}",
-        str(feed["schedule"] or "when asked"),
+        str(feed["schedule"] or "on request"),
         run["started_at"] if run else "never",
         (run["outcome"] or "not ended") if run else "",
         counts_line({**counts, "drifted": feed["drifted"], "vanished": feed["vanished"]}),

@@ -1,4 +1,4 @@
-"""What is found in one mapping file offline: mistakes, unwise settings, failing examples, misfits with a local source."""
+"""Check one mapping file offline: mistakes, doubtful settings, failing examples, and mismatches with a local source."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from pipelines.cli.feed_files import file_text, shown_path
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000
-"""A longer source is not examined: rows that were not read may use the entry."""
+"""A longer source is not checked for unused lookup entries: rows that were not read may use them."""
 _SAMPLE = 200
-"""So many rows are mapped."""
+"""Number of rows that are mapped to check the mapping against its source."""
 
 
 def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
-    """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
+    """Yield the lookup entries that no row uses; nothing if the source has more than 50,000 rows.
 
     Raises:
         SyncError: the source cannot be read.
@@ -66,7 +66,7 @@ def _file_name(mapping: FeedMapping) -> str:
 
 
 def _shared(mapping: FeedMapping) -> Collection[str]:
-    """Return those of a feed's lookup files, and of the files that it includes, that another feed of its folder needs as well."""
+    """Return those lookup files and included files of a feed that another feed of its folder also uses."""
     files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
     texts = [file_text(path) for path in files if not is_shared(path) or including(path, files)]
     tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
@@ -74,7 +74,7 @@ def _shared(mapping: FeedMapping) -> Collection[str]:
 
 
 def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
-    """Read the first rows of a source that is at hand; return what does not fit it, and what looks odd."""
+    """Read the first rows of a local source; return the mapping's mistakes and the warnings that they show."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return (), ()
     problems: list[MappingProblem] = []
@@ -102,20 +102,20 @@ def _sample_of(mapping: FeedMapping) -> Sequence[RowOutcome]:
 
 
 def _wrong_delimiter(mapping: FeedMapping, delimiter: str) -> list[MappingProblem]:
-    """Return the one problem that all missing columns come of; none where no other delimiter is known to fit."""
-    message = f"{_file_name(mapping)} parts its cells by {delimiter!r}"
+    """Return the wrong delimiter as the one cause of all missing columns; nothing if no other delimiter fits."""
+    message = f"{_file_name(mapping)} separates its cells by {delimiter!r}"
     return [MappingProblem(("source", "delimiter"), message, f"write `delimiter: {json.dumps(delimiter)}`")] if delimiter else []
 
 
 def _garbled_rows(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> list[MappingProblem]:
-    """Return the problem that most rows are no text in the encodings agreed, where another one is likely."""
+    """Return a wrong encoding as the problem if most rows cannot be decoded and another encoding is likely."""
     codes = [{reason.code for reason in one.reasons} for one in outcomes if isinstance(one, Rejection)]
     bad = sum(ReasonCode.UNDECODABLE in one for one in codes)
     return _wrong_encoding(mapping, f"{bad} of its first {len(outcomes)} rows are rejected") if bad * 2 > len(outcomes) else []
 
 
 def _garbled_header(mapping: FeedMapping, missing: Sequence[str]) -> list[MappingProblem]:
-    """Return the problem that the missing columns are there, and are read in a wrong encoding."""
+    """Return a wrong encoding as the problem if the missing columns are found when the file is read in the likely one."""
     lettered = frozenset(name for name in missing if not name.isascii())
     problems = _wrong_encoding(mapping, f"it seems to lack {', '.join(sorted(lettered))}") if lettered else []
     if problems:
@@ -126,7 +126,7 @@ def _garbled_header(mapping: FeedMapping, missing: Sequence[str]) -> list[Mappin
 
 
 def _wrong_encoding(mapping: FeedMapping, so: str) -> list[MappingProblem]:
-    """Return the problem that a file is in none of the encodings agreed, and what comes of it; none where it seems to be."""
+    """Return the problem that a file is not in its declared encoding, with the consequence `so`; nothing if it seems to be."""
     encoding, why = _likely_encoding(mapping)
     agreed = mapping.source.encoding if isinstance(mapping.source, DelimitedSource) else ()
     if not encoding or codecs.lookup(encoding) in map(codecs.lookup, agreed):
@@ -136,7 +136,7 @@ def _wrong_encoding(mapping: FeedMapping, so: str) -> list[MappingProblem]:
 
 
 def _likely_encoding(mapping: FeedMapping) -> tuple[str, str]:
-    """Return the encoding that the bytes of a delimited file speak for, and why; "" where every one of them will do."""
+    """Return the likely encoding of a delimited file and the reason; "" if it is ASCII or not delimited."""
     source = mapping.source
     if not isinstance(source, DelimitedSource):
         return "", ""
@@ -152,7 +152,7 @@ def _likely_encoding(mapping: FeedMapping) -> tuple[str, str]:
 
 
 def _none_of(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> Iterator[MappingProblem]:
-    """Yield a problem if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
+    """Yield a problem if every row of the sample is rejected: then the mapping is wrong, not the rows."""
     rejected = [one for one in outcomes if isinstance(one, Rejection)]
     if rejected and not any(isinstance(one, MappedRow) for one in outcomes):
         reasons = Counter[str]()
@@ -160,12 +160,14 @@ def _none_of(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> Iterator[M
             reasons.update({f"{reason.field or 'the row'}: {REASON_TEXTS[reason.code]}" for reason in one.reasons})
         commonest = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
         message = f"none of the first {len(outcomes)} rows becomes an event, {len(rejected)} are rejected: {commonest}"
-        yield MappingProblem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
+        yield MappingProblem(
+            ("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of the mapping for one row"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleFindings:
-    """How many examples were run, and those parts that did not come true."""
+    """How many examples were run, and the expectations that failed."""
 
     run: int = 0
     failed: tuple[ExampleFailure, ...] = ()
@@ -176,10 +178,10 @@ Readiness = Literal["ready", "not ready", "could not be checked"]
 
 @dataclass(frozen=True, slots=True)
 class LiveFinding:
-    """One question that was asked for a feed: of whom, whether all is well, and the answer for people.
+    """One live check of a feed: its subject (`asked`), whether it passed, and the sentence for people (`told`).
 
-    `severity`: ok, warning (nothing fails yet) or error. `difference`: where the service's page says otherwise than we do.
-    `state`: what the question was about is ready, not ready, or could not be checked.
+    `severity`: ok, warning (nothing fails yet) or error. `difference`: where the service's OpenAPI page differs from what we
+    send. `state`: whether the subject is ready, not ready, or could not be checked.
     """
 
     asked: str
@@ -192,7 +194,7 @@ class LiveFinding:
 
 
 class CheckedFile(TypedDict):
-    """What was found in one mapping file; `live` is there with --live."""
+    """What was found in one mapping file; `live` is present with --live."""
 
     feed: str
     path: Path
@@ -203,7 +205,7 @@ class CheckedFile(TypedDict):
 
 
 def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
-    """Check one file offline; paths are relative to the working folder. A file that is no feed is called by its stem."""
+    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem."""
     if isinstance(loaded, MappingFileError):
         feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
     else:
@@ -217,13 +219,13 @@ _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def _failing_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
-    """Return the parts of examples that did not come true, each where the file says what was expected."""
+    """Return the failed expectations, each with its line and column in the mapping file."""
     failed = run_examples(mapping)
     document = document_of(mapping.path) if failed else {}
     placed = []
     for one in failed:
         parts = [int(index) if index else name for name, index in _PART.findall(one.field)]
-        # A name may be written with its dots; what the example does not have is passed over.
+        # A name may be written with its dots; `locate` ignores parts that the example lacks.
         dotted = (one.field, one.field.rpartition(".")[0])
         where, _ = locate(document, ("examples", one.number - 1, "event", "events", "rejected", "skipped", *dotted, *parts))
         placed.append(replace(one, line=where.line, column=where.column))
@@ -231,10 +233,10 @@ def _failing_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
 
 
 def is_sound(one: CheckedFile) -> bool:
-    """Whether the file may be used: no mistake, and every example came true."""
+    """Return whether the file can be used: no mistakes, and every example passed."""
     return not one["problems"] and not one["examples"].failed
 
 
 def _placed(problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:
-    """Name the file of each problem: the feed's own, or one that it includes."""
+    """Make the file of each problem relative to the working folder."""
     return tuple(replace(problem, path=shown_path(problem.path)) for problem in problems)

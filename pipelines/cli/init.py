@@ -1,4 +1,4 @@
-"""`eventsync init`: drafts a first mapping file from a sample of rows."""
+"""`eventsync init`: writes a first mapping file, inferred from a sample of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if IS_WORKING:
     from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import CheckedFile, find, is_sound
-    from pipelines.cli.output.console import Output, document_from
+    from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.settings import current_settings
 
 Source = Annotated[
@@ -43,31 +43,35 @@ Source = Annotated[
 
 def init(  # one parameter for each option
     source: Source,
-    feed: Annotated[str | None, typer.Option(metavar="NAME", help="The feed's name, for life (default: the file's).")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write (default: NAME.yaml among your feeds).")
+    feed: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The feed's name, which cannot change later (default: the file's).")
     ] = None,
-    zone: Annotated[str, typer.Option(metavar="ZONE", help="The zone whose clocks the partner means: Europe/Lisbon.")] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The mapping file to write (default: NAME.yaml in the folder of your feeds)."),
+    ] = None,
+    zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of the partner's times: Europe/Lisbon.")] = "",
     dates: Annotated[
-        Literal["day-first", "month-first"] | None, typer.Option(help="What 03/04/2026 means, where no value proves it.")
+        Literal["day-first", "month-first"] | None,
+        typer.Option(help="How to read 03/04/2026, if no value of the sample decides it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Read a sample of a partner's file and write a first mapping for it, with the evidence for each guess.
+    """Read a sample of a source and write a first mapping file for it, with the evidence for each guess.
 
     For example:
 
         # A file that a partner sent
         eventsync init ~/Downloads/agenda.csv --feed lisbon-agenda --zone Europe/Lisbon
-        # Only look: what would be guessed
+        # Print the guesses, write no file
         eventsync init https://partner.example/events.json --json --out /dev/null --force
         # The campaigns of a Salesforce org, with the login of the SALESFORCE_ variables
         eventsync init salesforce:Campaign --zone Europe/Lisbon
 
-    Up to 2,000 rows are read. What a sample cannot show stands as `fill-in` in the file, events are drafts until
-    you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
-    until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
+    Up to 2,000 rows are read. Values that a sample cannot show are written as `fill-in`, for you to replace. Events are drafts
+    until you change the status. Day-first or month-first is decided by evidence only: without it, rows are rejected until you
+    choose. Exit codes: 0 written, 2 the file exists already or the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
     is_sheet = source.startswith(_SPREADSHEETS)
@@ -78,7 +82,9 @@ def init(  # one parameter for each option
     if feed and feed_name(feed) != feed:
         raise ConfigError(f"--feed {feed}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(feed)}")
     if not feed and is_sheet:
-        raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
+        raise ConfigError(
+            "a spreadsheet's address does not name the feed", hint="choose a name, which cannot change later: --feed NAME"
+        )
     feed = feed or feed_name(stem.removesuffix("__c"))
     try:
         zone = str(parse_zone(zone)) if zone else ""
@@ -87,13 +93,13 @@ def init(  # one parameter for each option
     out = out or settings.feeds / f"{feed}.yaml"
     if out.exists() and not force:
         hint = "choose another --out or --feed, or overwrite it with --force"
-        raise ConfigError(f"{shown_path(out)} is there already", hint=hint)
+        raise ConfigError(f"{shown_path(out)} exists already", hint=hint)
     with output.progress(f"reading a sample of {stem}"):
         sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
         raise ConfigError(f"{stem} has no rows to learn from", hint="ask the partner for a file with some events in it")
     text, guesses = draft_feed(sample, feed, zone=zone, order=dates.removesuffix("-first") if dates else "")
-    with suppress(MappingFileError):  # a draft that needs a person before it runs has no examples
+    with suppress(MappingFileError):  # a draft with values to fill in has no examples
         text = with_examples(text, out.absolute(), sample.rows)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +117,7 @@ def init(  # one parameter for each option
 
 
 class Drafted(TypedDict):
-    """The mapping file that was drafted at `out` from so many sampled `rows`, and how sure each guess is."""
+    """The drafted mapping file `out`, the number of sampled `rows`, and the guesses with how sure each one is."""
 
     feed: str
     out: Path
@@ -124,16 +130,16 @@ class Drafted(TypedDict):
 
 
 SAMPLED = 2_000
-"""So many rows are read at most."""
+"""Number of rows that are read at most."""
 _TOP = 60
-"""Among so many rows of a sheet the header is looked for."""
+"""Number of rows of a sheet among which the header row is searched."""
 _ORG = "salesforce:"
 _SPREADSHEETS = "https://docs.google.com/spreadsheets/"
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:
-    """Read the first rows of a source as a mapping file at `out` would; and return whether these are all.
+    """Read the first rows of a source as a mapping file at `out` would read them; also return whether these are all rows.
 
     Raises:
         SyncError: the source cannot be read.
@@ -159,11 +165,11 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
 
 
 def _title(name: str, rows: Sequence[object], is_whole: bool) -> str:
-    return f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
+    return f"{name}: {'' if is_whole else 'the first '}{len(rows):,} rows read"
 
 
 def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
-    """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
+    """Return the columns, the first rows, and whether these are all; rows with faults are left out."""
     return _rows_of(guess.block(source), access)
 
 
@@ -177,28 +183,31 @@ def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
 
 
 def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, str, _Rows]:
-    """Find the row with the names, which a sheet's bytes do not show, and whether merged cells are meant for each row."""
+    """Read a sheet: find its header row, and whether merged cells apply to each row."""
     kind = GoogleSheetsSource if guess.kind == "google_sheets" else WorkbookSource
     top = read_sheet_top(kind.model_validate(guess.block(source)), Path.cwd(), SAMPLED + _TOP, access=access)
     number = header_row([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
     if number != 1:
-        guess = guess.plus("header", {"row": number}, f"row {number} is the first that is as wide as those below")
+        guess = guess.plus("header", {"row": number}, f"row {number} is the first with as many cells as the rows below it")
     spec = kind.model_validate(guess.block(source))
     columns, plain = top.table(spec, is_spread=False)
     spread_columns, spread = top.table(spec, is_spread=True)
     if spread_columns == columns and _is_filled_down(plain, spread):
-        guess = guess.plus("merged", "spread", "cells merged over several rows: what stands there is meant for each")
+        guess = guess.plus("merged", "spread", "some cells are merged over several rows: their value applies to each row")
         plain = spread
     return guess, top.name, (columns, plain[:SAMPLED], top.is_whole and len(plain) <= SAMPLED)
 
 
 def _read_object(name: str, access: Access) -> tuple[SourceSample, bool]:
-    """Read records of a Salesforce object with all of its fields, but for those that Salesforce keeps of each record."""
+    """Read records of a Salesforce object with all of its fields, except those that Salesforce maintains itself."""
     found = describe_object(name, access=access)
     settings: dict[str, object] = {"kind": "salesforce"}
-    why = {"object": f"{found.more} of its fields were not looked at"} if found.more else {}
+    why = {"object": f"{found.more} of its fields were not read"} if found.more else {}
     if found.changed:
-        settings["incremental"], why["incremental"] = {"by": found.changed}, "reads only what changed, and all of it once a day"
+        settings["incremental"], why["incremental"] = (
+            {"by": found.changed},
+            "reads only changed records, and all records once a day",
+        )
     guess = SourceGuess(settings, why, lists=dict.fromkeys(found.lists, ";"), choices=found.choices)
     block = {"kind": "salesforce", "object": found.name, "fields": found.fields, "api": "rest"}
     columns, rows, is_whole = _rows_of(block, access)
@@ -211,7 +220,7 @@ def _spec(block: Mapping[str, object]) -> SourceSpec:
 
 
 def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping[str, str]]) -> bool:
-    """Whether spreading fills cells with what stands above them, and not more often with what stands beside them."""
+    """Return whether spreading merged cells mostly copies values from the row above, not from the column beside."""
     pairs = zip(pairwise(spread), plain[1:], strict=False)
     new = [(row, above, name) for (above, row), before in pairs for name in row if row[name] != before.get(name, "")]
     down = sum(above.get(name) == row[name] for row, above, name in new)
@@ -223,7 +232,7 @@ def _without_blank_end(cells: Sequence[str]) -> Sequence[str]:
 
 
 def _path_from(out: Path, source: str) -> str:
-    """Return the path as the mapping file writes it: from its own folder, if it is a file of this machine."""
+    """Return a local path relative to the mapping file's folder, as the mapping file needs it; any other source unchanged."""
     local = Path(source).expanduser()
     if not local.exists():
         return source
@@ -233,10 +242,10 @@ def _path_from(out: Path, source: str) -> str:
 
 def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:
     rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in guesses]
-    output.table(f"{feed}: what the sample says", ("what", "column", "how sure", "why"), rows)
+    output.table(f"{feed}: guesses from the sample", ("setting", "column", "how sure", "why"), rows)
     if findings is not None:
         output.note(*(f"  error: {problem}" for problem in findings["problems"]))
         unsure = ", ".join(dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure"))
         doubts = f"; unsure of: {unsure}" if unsure else ""
-        output.note(f"{shown} is written, with {len(findings['warnings'])} places to look at{doubts}")
-        output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")
+        output.note(f"{shown} is written, with {counted(len(findings['warnings']), 'place')} to review{doubts}")
+        output.note(f"next: edit the file, then run\n  eventsync check {shown}\n  eventsync preview {shown}")

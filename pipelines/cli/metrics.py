@@ -1,4 +1,4 @@
-"""`eventsync metrics`: the numbers that monitors watch, in the Prometheus text format."""
+"""`eventsync metrics`: prints or serves the feeds' numbers in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -25,37 +25,39 @@ if IS_WORKING:
 
 
 def metrics(
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Serve /metrics there until Ctrl-C; 0: a free port.")] = None,
-    host: Annotated[str, typer.Option(help="Address to serve at; others than this machine reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port until Ctrl-C; 0 chooses a free port.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve at; 0.0.0.0 admits other machines.")] = "127.0.0.1",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write them to FILE, which is whole at any moment.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the metrics to FILE, replaced in one step.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print where the feeds stand, for Prometheus: rows by state, what waits for a person, how fresh they are.
+    """Print metrics of the feeds for Prometheus: rows by state, rows that wait for a person, times of the last runs.
 
     For example:
 
         # Once
         eventsync metrics
-        # For Prometheus to come and fetch: http://127.0.0.1:9464/metrics
+        # Serve them to Prometheus at http://127.0.0.1:9464/metrics
         eventsync metrics --port 9464
-        # For the textfile collector of node_exporter, by cron
+        # Write them for node_exporter's textfile collector, by cron
         eventsync metrics --out /var/lib/node_exporter/eventsync.prom
 
-    Reads the state DB only, also while runs are at work; neither key nor service is needed. `eventsync ui` serves the same
-    where EVENTSYNC_METRICS_PORT is set. Exit codes: 0, 2 if the port or the file cannot be had, 2 or 6 if the state DB cannot
-    be read.
+    Only the state DB is read, also during runs; no key and no service is needed. `eventsync ui` serves the same metrics if
+    EVENTSYNC_METRICS_PORT is set. Exit codes: 0 done, 2 the port is taken or the file cannot be written, 2 or 6 the state DB
+    cannot be read.
     """
     if port is not None and out is not None:
-        raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
+        raise ConfigError("--port and --out cannot be combined", hint="use one command to serve and another one to write")
     settings, output = current_settings(), Output(json=as_json)
     if port is not None:
         configure_logs(settings)
         with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
             output.document(Serving(url=url, pid=os.getpid()))
             if not as_json:
-                output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
+                output.note(f"Serving metrics for Prometheus at {url}. Stop with Ctrl-C.")
             with suppress(KeyboardInterrupt):
                 wait_to_be_stopped()
         return 0
@@ -72,14 +74,14 @@ def metrics(
 
 
 class Metrics(TypedDict):
-    """The numbers that monitors watch; `out`: the file they were written to."""
+    """The metrics; `out`: the file they were written to."""
 
     metrics: Sequence[Gauge]
     out: NotRequired[Path]
 
 
 class Serving(TypedDict):
-    """Where the numbers are served, and the process to signal."""
+    """The address at which the metrics are served, and the process to signal."""
 
     url: str
     pid: int

@@ -1,4 +1,4 @@
-"""The options that several verbs share, with their shell completion; and whether a verb will be run at all."""
+"""The options that several verbs share, with their shell completion; and a flag whether a verb will run at all."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pipelines.cli.state_reader import StateReader
 
 IS_WORKING = True
-"""False where only help or completion is asked for: verbs then import no more than their options need, which takes 0.1 s."""
+"""False if only help or completion is needed: verbs then import only what their options need, which saves 0.1 s."""
 P = ParamSpec("P")
 _MOST = 50
 _NAME = re.compile(r"^feed:[ \t]*['\"]?([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 Offer = tuple[str, str]
-"""A word that may complete what is typed, and what it means."""
+"""A word that may complete the typed text, and its description."""
 
 
 def _offering(words: Callable[P, Iterable[Offer]]) -> Callable[P, list[Offer]]:
-    """Keep the words that begin with what is typed; none where an error comes: half a command is no place for it."""
+    """Wrap a completion function: keep the words that begin with the typed text; offer nothing after an error."""
 
     @wraps(words)
     def offers(*args: P.args, **kwargs: P.kwargs) -> list[Offer]:
@@ -41,7 +41,7 @@ def _offering(words: Callable[P, Iterable[Offer]]) -> Callable[P, list[Offer]]:
 
 @_offering
 def feed_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # the decorator compares
-    """Yield the feeds of the folder; the mapping files are searched for their names, not checked."""
+    """Yield the feeds of the folder for completion; the names are searched in the mapping files, which are not checked."""
     from pipelines.settings import current_settings
 
     for path in sorted(current_settings().feeds.glob("[!_]*.y*ml")):
@@ -51,7 +51,7 @@ def feed_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # the decor
 
 @_offering
 def run_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
-    """Yield the latest runs, youngest first; of one feed, where the words before name it."""
+    """Yield the ids of the latest runs for completion, newest first; only of the feed given before, if any."""
     from pipelines.cli.state_reader import open_state
 
     with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
@@ -61,7 +61,7 @@ def run_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:  # no
 
 @_offering
 def brake_words(incomplete: str) -> Iterator[Offer]:
-    """Yield the brakes that a person may pass; several are joined by commas."""
+    """Yield the brakes for completion of --accept; several are joined by commas."""
     from pipelines.run.options import BRAKE_TEXTS
 
     before, comma, _ = incomplete.rpartition(",")
@@ -72,7 +72,7 @@ def brake_words(incomplete: str) -> Iterator[Offer]:
 
 @_offering
 def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
-    """Yield the words that `rows --state` takes."""
+    """Yield the values of `rows --state` for completion."""
     from pipelines.run.outcome import ALL, WAITING
 
     for word in ALL:
@@ -81,7 +81,9 @@ def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
 
 @_offering
 def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
-    """Yield the keys of the rows of a feed that wait for a person's decision; a rejected row waits for its source."""
+    """Yield the keys of a feed's rows that wait for a person's decision, for completion; rejected rows are corrected in the
+    source.
+    """
     from state.enums import ProblemKind, Waiting
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import ProblemRecord, RowFilter
@@ -103,9 +105,9 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else there.")]
 FeedNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FEED]...", help="Feeds, as `eventsync feeds` lists them.", autocompletion=feed_words),
+    typer.Argument(metavar="[FEED]...", help="Feeds; `eventsync feeds` lists them.", autocompletion=feed_words),
 ]
-OneFeed = Annotated[str, typer.Argument(metavar="FEED", help="A feed, as `eventsync feeds` lists it.", autocompletion=feed_words)]
+OneFeed = Annotated[str, typer.Argument(metavar="FEED", help="A feed; `eventsync feeds` lists them.", autocompletion=feed_words)]
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
 ]
@@ -116,15 +118,15 @@ Accept = Annotated[
         metavar="BRAKE", help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.", autocompletion=brake_words
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")]
-NoDagster = Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")]
+Wait = Annotated[bool, typer.Option("--wait", help="If another run holds the feed, wait for it to end.")]
+NoDagster = Annotated[bool, typer.Option("--no-dagster", help="Run without Dagster, for cron and containers.")]
 AsOf = Annotated[
     str | None,
     typer.Option(
         "--as-of",
         metavar="DATE",
-        help="Pretend that the run starts then: the begin of a day, in the zone of the feed's events (else of its schedule, else"
-        " UTC), or a moment such as 2026-05-01T18:00.",
+        help="Use this as the current time: the start of a day, in the zone of the feed's events (else of its schedule, else"
+        " UTC), or a time such as 2026-05-01T18:00.",
     ),
 ]
-DemoFolder = Annotated[Path, typer.Option("--folder", help="Where the demo keeps its state; emptied first.")]
+DemoFolder = Annotated[Path, typer.Option("--folder", help="Folder of the demo's state; it is emptied first.")]

@@ -1,4 +1,4 @@
-"""`eventsync preview`: what the mapping makes of the source's rows in a first run, also duplicates and contradictions."""
+"""`eventsync preview`: shows the outcome of each row in a first run, with duplicates and contradictions between rows."""
 
 from __future__ import annotations
 
@@ -52,13 +52,15 @@ OutcomeKind = Literal["events", "rejected", "held", "skipped"]
 
 def preview(
     feed: FeedOrFile,
-    rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
-    only: Annotated[OutcomeKind | None, typer.Option("--only", help="Show only rows that become this.")] = None,
-    read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
+    rows: Annotated[
+        int, typer.Option("--rows", min=0, help="Show the first N rows, or with --only the first N of that outcome.")
+    ] = 10,
+    only: Annotated[OutcomeKind | None, typer.Option("--only", help="Show only rows with this outcome.")] = None,
+    read_all: Annotated[bool, typer.Option("--all", help="Read the whole source, so that the account covers every row.")] = False,
     as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read the source and show what becomes of its rows; nothing is written or sent.
+    """Read the source and show the outcome of its rows; nothing is written or sent.
 
     For example:
 
@@ -71,11 +73,10 @@ def preview(
         # A file that you are writing
         eventsync preview drafts/lisbon.yaml --rows 3
 
-    Reading ends with the last row shown, unless --all is given. Rows of one key that contradict each other are rejected
-    once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are the
-    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which the output says.
-    `eventsync run FEED --dry-run` shows what a run would send, compared with what was sent before. Exit code 0, also with
-    rejected rows.
+    Reading ends with the last row shown, unless --all is given. Two rows with the same key and different contents are rejected
+    once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are read from
+    the service. If it does not answer, any slug is accepted, channel ids are placeholders, and the output says so.
+    `eventsync run FEED --dry-run` compares the rows with what was sent before. Exit code 0, also with rejected rows.
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
@@ -88,7 +89,7 @@ def preview(
         most_read = None if read_all or only else rows
         outcomes = _outcomes(islice(reading.rows, most_read), mapper, first_run, bar, only)
         shown = list(_shown(outcomes, rows, only))
-        # Whether the source ends here is known only by reading one row more.
+        # Only reading one more row shows whether the source ends here.
         is_at_end = next(outcomes, None) is None if only and not read_all else first_run.counts["read"] < rows
         deque(outcomes if read_all else (), maxlen=0)
     first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
@@ -110,16 +111,17 @@ def preview(
 
 
 def show_basis(output: Output, known: ResolvedLists, moment: datetime | None) -> None:
-    """Print what people have to know about what they see: without which lists, what is still open, and as of when."""
+    """Print what the output depends on: lists that are missing, values to fill in, and the --as-of time."""
     as_of = [f"as of {moment:%Y-%m-%d %H:%M %Z}"] if moment else []
     if sentences := (*known.sentences, *as_of):
         output.note(*sentences, "")
 
 
 class Outcome(TypedDict):
-    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one.
+    """The outcome of a row; exactly one of event, rejected, held, skipped, absorbed and gone is present.
 
-    `rule`: what left it out; `other`: the row that it is a copy of, or that is used in its place.
+    `held`: the key of the row that it looks like a copy of; `rule`: the rule that left it out; `other`: the row that it is a copy
+    of, or that is used instead of it.
     """
 
     place: str
@@ -137,7 +139,7 @@ class Outcome(TypedDict):
 
 
 class RuleSeen(TypedDict):
-    """A rule under `rows:`, its `place` from 1, where it stands in which file, and the conditions that it asked of the row."""
+    """A rule under `rows:`: its number from 1 (`place`), its position in the file, and the conditions it tested on the row."""
 
     place: int
     at: str
@@ -146,7 +148,7 @@ class RuleSeen(TypedDict):
 
 
 class OtherRow(TypedDict):
-    """Another row of the source, or entry of the ledger; `feed` is "" for the row's own. `alike`: the values that both have."""
+    """Another row of the source, or an entry of the ledger; `feed` is "" for the same feed. `alike`: values that both have."""
 
     place: str
     row_key: str
@@ -157,7 +159,9 @@ class OtherRow(TypedDict):
 
 
 class PreviewAccount(TypedDict):
-    """`read + expanded = events + skipped + duplicate + grouped + rejected + held`; `is_whole`: all of the source was read."""
+    """The counts of a preview: `read + expanded = events + skipped + duplicate + grouped + rejected + held`. `is_whole`: the
+    whole source was read.
+    """
 
     read: int
     is_whole: bool
@@ -174,7 +178,8 @@ class PreviewAccount(TypedDict):
 
 
 class Preview(TypedDict):
-    """The rows asked for, and what a run would make of them, `as_of` the moment that was asked for, null where none was.
+    """The outcomes of the shown rows, and the account of all rows read. `as_of`: the time given, else null.
+
     `to_fill_in`: places of the mapping file where `fill-in` stands. `estranged`: as in the document of `status`.
     """
 
@@ -190,7 +195,7 @@ class Preview(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row that a run would hold: it looks like a copy of the row with the key `original_key`; `body`: its event."""
+    """A row that a run would hold, because it looks like a copy of the row `original_key`; `body`: its event."""
 
     location: RowLocation
     row_key: RowKey
@@ -200,22 +205,22 @@ class Held:
 
     @property
     def alike(self) -> dict[str, Any]:
-        """By what it resembles the other row."""
+        """The values in which the event resembles the other row's."""
         return likeness(json.loads(self.body))
 
 
 if IS_WORKING:
     Foreseen = RowOutcome | Held
-    """What a first run would make of a row."""
+    """The outcome of a row in a first run."""
     _KINDS: Mapping[type, OutcomeKind] = {MappedRow: "events", Rejection: "rejected", Held: "held"}
 
 
 @dataclass(slots=True)
 class FirstRun:
-    """What a first run would make of the rows, and how it would count them: `read + expanded = events + skipped + duplicate +
-    grouped + rejected + held`. It has the first row of each key, without what it holds; memory grows with their number.
+    """Determines and counts the outcomes that rows would have in a first run.
 
-    `skipped` counts by the rule's label, `reasons` the problems by their code (a row may have several).
+    Keeps the first row of each key without its contents: memory grows with their number. `skipped` counts by the rule's label,
+    `reasons` by the problem's code (a row may have several).
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -229,7 +234,7 @@ class FirstRun:
     _used: dict[RowKey, RowLocation] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
-        """Count the next row; return what becomes of it, and of the earlier row that is no event any more because of it."""
+        """Count the next row; return its outcome, and the earlier row that it turns from an event into a rejection, if any."""
         foreseen, contradicted = self._foresee(if_unknown(outcome))
         if not isinstance(foreseen, Absorbed | Held):
             self._used.setdefault(foreseen.row_key, foreseen.location)
@@ -273,7 +278,7 @@ class FirstRun:
         return _claimed_twice(row, f"the first one is at {first.location}"), None if is_contradicted else first
 
     def _as_known(self, row: MappedRow) -> RowOutcome:
-        """Return a row that may be known by several keys under the one that it was first met under."""
+        """Return a row with alternative keys under the key that it was first read under."""
         resolved, entry, _ = self._known.resolve(row)
         if isinstance(resolved, MappedRow):
             entry = entry or self._known.add(resolved.row_key)
@@ -282,14 +287,16 @@ class FirstRun:
         return resolved
 
     def in_the_end(self, outcome: Foreseen) -> Foreseen:
-        """Return what became of a row by now: an event may meanwhile stand against another row."""
+        """Return the outcome of an earlier row after all rows read since: a later row may have contradicted it."""
         contradicted = self._contradicted.get(outcome.row_key)
         if not isinstance(outcome, MappedRow) or contradicted is None:
             return outcome
         return replace(contradicted, cells=outcome.cells, part=outcome.part)
 
     def other(self, outcome: Foreseen) -> OtherRow | None:
-        """Return the row that an outcome is a copy of, or that is used in its place; None where there is none, or not yet."""
+        """Return the row that an outcome is a copy of, or that is used instead of it; None if there is none, or none was read
+        yet.
+        """
         if not isinstance(outcome, Held | Absorbed):
             return None
         key, alike = (
@@ -301,7 +308,7 @@ class FirstRun:
         return OtherRow(place=used.place, row_key=key, feed="", state="", event_id=None, alike=alike) if used else None
 
     def account(self, *, is_whole: bool) -> PreviewAccount:
-        """Return it as scripts read it."""
+        """Return the counts of all rows taken, for the JSON document."""
         skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
         counts = {name: self.counts[name] for name in _COUNTED}
         others = {"is_whole": is_whole, "skipped": skipped, "reasons": reasons, "unmapped": self.misses.values}
@@ -312,7 +319,7 @@ _COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "h
 
 
 def likeness(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values by which an event resembles another one: channel, title, start and place."""
+    """Return the values by which events are compared as possible copies: channel, title, start and place."""
     city = event.get("approxLocation", {}).get("city", {})
     values = {name: event.get(name) for name in ("channelId", "title", "startAt", "locationName")}
     return {name: value for name, value in {**values, "placeId": city.get("placeId")}.items() if value is not None}
@@ -326,7 +333,7 @@ def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
 def _outcomes(
     rows: Iterable[SourceRow], mapper: RowMapper, first_run: FirstRun, bar: Progress, only: OutcomeKind | None
 ) -> Iterator[Foreseen]:
-    """Yield what becomes of each row, counted; where rejected rows are wanted, also events that a later row contradicts."""
+    """Yield the outcome of each row and count it; with `only` rejected, also events that a later row contradicts."""
     for outcome in mapper.over(rows):
         foreseen, contradicted = first_run.take(outcome)
         if contradicted and only == "rejected":
@@ -336,7 +343,7 @@ def _outcomes(
 
 
 def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -> Iterator[Foreseen]:
-    """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
+    """Yield the outcomes of the first `count` rows, or of the first `count` outcomes `only`; reading stops there."""
     rows = 0
     for outcome in outcomes if count else ():
         if only is None:
@@ -363,18 +370,18 @@ def _show_account(output: Output, account: PreviewAccount) -> None:
         if counts:
             output.note(f"  {name}: {counts_line(counts)}")
     if unmapped := account["unmapped"]:
-        output.table("values that no lookup knows", *unmapped_table(unmapped))
+        output.table("values that are in no lookup", *unmapped_table(unmapped))
 
 
 def _kind_of(outcome: Foreseen) -> OutcomeKind:
-    """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
+    """Return the value of --only that an outcome belongs to; absorbed and deleted rows are "skipped"."""
     return _KINDS.get(type(outcome), "skipped")
 
 
 def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: OtherRow | None = None) -> tuple[Outcome, str]:
-    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label.
+    """Return an outcome as a JSON document, and as text: the payload with its warnings, the reasons, or the rule's label.
 
-    `rule`: what left the row out; `other`: the row that it is a copy of, or that is used in its place.
+    `rule`: the rule that left the row out; `other`: the row that it is a copy of, or that is used instead of it.
     """
     document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
     key, lines = outcome.row_key, list[str]()
@@ -385,7 +392,7 @@ def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: Oth
             if outcome.cover:
                 document["cover"] = outcome.cover
                 lines.append(f"cover image: {outcome.cover.url}")
-            lines += [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
+            lines += [f"outside the window: {outcome.outside}; it is only compared with what was sent"] if outcome.outside else []
             lines += [f"warning: {_reason_text(reason)}" for reason in outcome.warnings]
         case Rejection():
             document["rejected"] = outcome.reasons
@@ -398,10 +405,10 @@ def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: Oth
             head = f'left out by the rule labelled "{outcome.because}"'
         case Absorbed():
             document["absorbed"] = outcome.into
-            head = f"{outcome.into}: another row of the key {key} is used"
+            head = f"{outcome.into}: another row with the key {key} is used"
         case Gone():
             document["gone"] = True
-            head = f"gone: its source says that {key or 'the row'} was deleted"
+            head = f"gone: {key or 'the row'} was deleted in the source"
     if rule:
         document["rule"] = rule
         lines.append(f"rule {rule['place']} ({rule['at']}): {rule['rule']}")
@@ -420,7 +427,7 @@ def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: Oth
 
 
 def _reason_text(reason: Reason) -> str:
-    """Return one problem as text: where, what was found, what is wrong with it, what would be accepted."""
+    """Return one reason as text: the field, the value found, what is wrong, and what would be accepted."""
     where = reason.field or "the row"
     found = f"found {reason.found!r}" if reason.found else "empty"
     read_as = f", read as {reason.value!r}" if reason.value else ""

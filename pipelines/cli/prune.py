@@ -1,4 +1,4 @@
-"""`eventsync prune`: deletes history older than some days; never ledger entries."""
+"""`eventsync prune`: deletes old history; never ledger entries."""
 
 from __future__ import annotations
 
@@ -27,41 +27,45 @@ if IS_WORKING:
 
 
 def prune(
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="For example 90d, 26w; at least 1d.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; take out nothing.")] = False,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="Delete what is older than this: 90d, 26w; at least 1d.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; delete nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Delete old history: raw cells of old problems, accounts of old runs, old answers, ended backfills.
+    """Delete old history: raw cells of problem rows, accounts of runs, answers of the service, ended backfills.
 
     For example:
 
-        # What would go
+        # What would be deleted
         eventsync prune --older-than 90d --dry-run
         # Once a month, by cron
         eventsync prune --older-than 90d
 
-    Nothing that protects against a duplicate is touched: every row keeps its entry, its key, its body, its event id and what
-    a person decided. What a feed has on its list stays, however old, and so do the runs that its brakes learn from. Runs may
-    be at work meanwhile. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
+    Ledger entries, which prevent duplicates, are never deleted: every row keeps its key, body, event id and decisions. Also kept,
+    however old: problems on a feed's current list, and runs that its brakes compare with. Runs may work meanwhile. Exit codes:
+    0 done, 2 and 6 as for `run`. It can be interrupted and started again at any time.
     """
     settings, output = current_settings(), Output(json=as_json)
     try:
         age = parse_duration(older_than)
         before = now() - age
     except (PydanticCustomError, OverflowError) as error:
-        raise ConfigError(f"--older-than {older_than}: that is no age", hint="for example 90d, 26w, 36h") from error
+        raise ConfigError(f"--older-than {older_than}: not an age", hint="write it like 90d, 26w or 36h") from error
     if age < _LEAST:
-        raise ConfigError(f"--older-than {older_than}: less than a day", hint="what is so young may be under way: 1d at least")
+        raise ConfigError(
+            f"--older-than {older_than}: less than a day", hint="use at least 1d: younger rows may still be in progress"
+        )
     name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
+    with existing_database(settings.state_url) as engine, output.progress("deleting") as bar:
         found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
     removed = document_from(PrunedCounts, found)
     kept = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
     output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=removed, kept=kept))
     if engine is None:
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
+        output.note(f"there is no state DB at {name} yet: the first run creates it")
         return ExitCode.DONE
-    columns = ("what", "would be taken out" if dry_run else "taken out", "stays, though as old", "because")
+    columns = ("what", "would be deleted" if dry_run else "deleted", "kept, though old", "why kept")
     output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", columns, _lines(removed, kept))
     if not dry_run and any(removed.values()):
         output.note(_ROOM["sqlite" if settings.state_kind == "sqlite" else "postgresql"])
@@ -69,8 +73,8 @@ def prune(
 
 
 class PrunedCounts(TypedDict):
-    """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
-    cancelled, and undelivered notices that something is over.
+    """How many were deleted: raw cells of problem rows, accounts of runs, answers of delivered rows, backfills that are done or
+    cancelled, and unsent notices that a cause has ended.
     """
 
     problems: int
@@ -81,7 +85,9 @@ class PrunedCounts(TypedDict):
 
 
 class KeptCounts(TypedDict):
-    """How many stayed though as old: on a feed's present list, needed by its next run or its brakes, with slices left."""
+    """How many old ones were kept: problems on a feed's current list, runs that its next run or its brakes need, backfills with
+    slices left.
+    """
 
     problems: int
     runs: int
@@ -89,7 +95,7 @@ class KeptCounts(TypedDict):
 
 
 class Pruning(TypedDict):
-    """What was taken out that is older than `before`, or would be (`is_dry`)."""
+    """What older than `before` was deleted, or would be deleted (`is_dry`)."""
 
     state_db: str
     before: datetime
@@ -100,16 +106,16 @@ class Pruning(TypedDict):
 
 _LEAST = timedelta(days=1)
 _WHAT = {
-    "problems": ("problem rows, with their raw cells", "they are on their feed's present list"),
-    "runs": ("accounts of runs", "the last ones, those under way, and whole reads that the brakes learn from"),
+    "problems": ("problem rows, with their raw cells", "they are on their feed's current list"),
+    "runs": ("accounts of runs", "the last ones, unfinished ones, and full reads that the brakes compare with"),
     "answers": ("answers of delivered rows", ""),
-    "backfills": ("backfills that are done or cancelled", "slices of theirs are left"),
-    "notices": ("notices of what is over, undelivered", ""),
+    "backfills": ("backfills that are done or cancelled", "open ones have slices left"),
+    "notices": ("unsent notices that a cause has ended", ""),
 }
-"""What may go, and why some of it stays though as old."""
+"""What is deleted, and why some of it is kept though old."""
 _ROOM = {
-    "sqlite": "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk",
-    "postgresql": "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk",
+    "sqlite": "later rows reuse the space; `VACUUM` in the sqlite3 shell returns it to the disk",
+    "postgresql": "autovacuum frees the space for later rows; `VACUUM FULL` on these tables returns it to the disk",
 }
 
 

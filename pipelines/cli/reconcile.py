@@ -1,4 +1,4 @@
-"""`eventsync reconcile`: looks rows without an event id up in the service's list of events."""
+"""`eventsync reconcile`: searches the service's list of events for rows whose event id is not known."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ if IS_WORKING:
 
 def reconcile(
     feed: OneFeed,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look and tell; record nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Search and print; record nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Look for a feed's unconfirmed, uncertain and conflicting rows in the service's list of events.
+    """Search the service's list of events for a feed's unconfirmed, uncertain and conflicting rows.
 
     For example:
 
-        # See what it would find
+        # Show what it would find
         eventsync reconcile lisbon-agenda --dry-run
-        # Record what is beyond doubt
+        # Record what is certain
         eventsync reconcile lisbon-agenda
 
-    The list (GET /events) is read whole and compared with what was sent and with what the source asks for now. A row
-    is delivered as an event that agrees with it in title and start, differs in nothing that the list shows, and can
-    be no other row's. Anything less is shown with the command that decides, and never taken by itself. Sending a row
-    again is suggested only where no event of the list can be its own. The key needs a scope for reading events. Exit
-    codes: 0 every row was found, 1 some were not, 2 configuration, 3 the key may not read events, 4 a run holds the
-    feed, 6 the service is unavailable.
+    Reads the whole list (GET /events) and compares it with what was sent and with the source as last read. A row is recorded
+    as delivered if one event has its title and start, differs in no field that the list shows, and matches no other row. Any
+    other match is only shown, with the command to decide about it. Sending a row again is suggested only if no event of the
+    list matches it. The key needs a scope to read events. Exit codes: 0 every row was found, 1 some were not, 2 configuration,
+    3 the key may not read events, 4 a run holds the feed, 6 the service is unavailable.
     """
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
@@ -58,11 +57,11 @@ def reconcile(
         if all(is_rival for _, is_rival in sought):
             nothing = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
             output.document(Reconciliation(feed=name, counts=nothing, list=None, rows=[], is_dry=False))
-            output.note(f"{name}: every row that was sent has its event; nothing to look for")
+            output.note(f"{name}: every row that was sent has its event id; nothing to search for")
             return 0
         if not dry_run:
             with session.deciding("reconcile"):
-                pass  # a long list is not read for nothing: what is found cannot be recorded while a run holds the feed
+                pass  # fail before a long list is read: nothing can be recorded while a run holds the feed
 
         def record(found: Sequence[Found]) -> Collection[Found]:
             with session.deciding("reconcile") as decisions:
@@ -82,14 +81,14 @@ def reconcile(
     rows = [_document(name, read, one, is_dry=dry_run) for one in verdicts]
     output.document(Reconciliation(feed=name, counts=counts, list=read, rows=rows, is_dry=dry_run))
     output.note(*_lines(name, read, counts, is_dry=dry_run))
-    output.table(f"{name}: rows looked for", _COLUMNS, map(_row, rows[:_SHOWN]))
+    output.table(f"{name}: searched rows", _COLUMNS, map(_row, rows[:_SHOWN]))
     if len(rows) > _SHOWN:
-        output.note(f"the first {_SHOWN}; --json has all")
+        output.note(f"only the first {_SHOWN} are shown; --json prints all")
     return 0 if found == len(verdicts) else int(ExitCode.ATTENTION)
 
 
 class SoughtCounts(TypedDict):
-    """`sought = found + candidates + absent`."""
+    """Searched rows by result: `sought = found + candidates + absent`."""
 
     sought: int
     found: int
@@ -98,7 +97,7 @@ class SoughtCounts(TypedDict):
 
 
 class SoughtRow(TypedDict):
-    """A row that was looked for in the service's list of events, and what came of it."""
+    """A row that was searched in the service's list of events, and the result."""
 
     row_key: str
     state: EntryState
@@ -110,7 +109,7 @@ class SoughtRow(TypedDict):
 
 
 class Reconciliation(TypedDict):
-    """What the service's `list` says of the rows whose event is not known; null where there was nothing to look for."""
+    """The result of the search for rows whose event is not known; `list` is null if there was nothing to search for."""
 
     feed: str
     counts: SoughtCounts
@@ -119,21 +118,21 @@ class Reconciliation(TypedDict):
     is_dry: bool
 
 
-_COLUMNS = ("was", "row key", "place", "event", "why", "what would help")
+_COLUMNS = ("was", "row key", "place", "event", "why", "what to do")
 _SHOWN = 100
 _NAMED = 3
 
 
 def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> Iterator[str]:
     of_all = f" of {read.total:,}" if read.total is not None else ""
-    yield f"{feed}: {read.events:,}{of_all} events read; items tell {', '.join(read.fields) or 'nothing'}"
+    yield f"{feed}: {read.events:,}{of_all} events read; the list shows {', '.join(read.fields) or 'no fields'}"
     if not read.is_whole:
-        yield "  the list changed all the while and may not have been read whole: look again before you decide"
+        yield "  the list kept changing and may be incomplete: run this again before you decide"
     if read.without_id:
         yield f"  {read.without_id:,} items without an id were left out"
     verb = "would be delivered" if is_dry else "delivered"
     terms = (f"{verb} {counts['found']:,}", f"to be decided {counts['candidates']:,}", f"not found {counts['absent']:,}")
-    yield f"  looked for {counts['sought']:,} = {' + '.join(terms)}"
+    yield f"  searched {counts['sought']:,} = {' + '.join(terms)}"
 
 
 def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> SoughtRow:

@@ -1,4 +1,4 @@
-"""`eventsync reload`: makes a running Dagster read the mapping files again."""
+"""`eventsync reload`: makes a running Dagster load the mapping files again."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ if IS_WORKING:
 
 
 def reload(
-    watch: Annotated[bool, typer.Option("--watch", help="Go on: reload whenever a mapping file changes, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running and reload whenever a mapping file changes, until Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Have Dagster read all mapping files anew: a new feed, a changed schedule, a mended file.
+    """Make a running Dagster load all mapping files again: new feeds, changed schedules, corrected files.
 
-    `eventsync ui` does this by itself. Runs read their mapping file when they begin, reloaded or not. For example:
+    `eventsync ui` does this by itself. A run always reads its mapping file when it starts. For example:
 
         # After a deployment of new mapping files
         eventsync reload
-        # As a service beside a webserver elsewhere
+        # As a service, for a webserver on another host
         EVENTSYNC_DAGSTER_URL=http://dagster:3000 eventsync reload --watch
 
-    Exit codes: 0 all files can be used, 2 some cannot (the others run), 6 no Dagster answers.
+    Exit codes: 0 all files can be used, 2 some cannot (the other feeds run), 6 no Dagster answers.
     """
     if watch and as_json:
-        raise ConfigError("--watch has no end, and so no document", hint="leave out one of --watch and --json")
+        raise ConfigError("--watch and --json cannot be combined: --watch does not end", hint="leave out one of them")
     settings, output = current_settings(), Output(json=as_json)
     folder_of(settings)
     url = webserver_url(settings)
     if not url:
-        hint = "`eventsync ui` starts one; EVENTSYNC_DAGSTER_URL names one elsewhere"
+        hint = "start one with `eventsync ui`, or set EVENTSYNC_DAGSTER_URL to its address"
         raise TransientError("no Dagster webserver is known here", hint=hint)
     if watch:
         output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
@@ -66,7 +68,7 @@ def reload(
 
 
 class Reloaded(TypedDict):
-    """What the Dagster webserver at `url` sees since it has reloaded the mapping files."""
+    """The feeds and broken files that the Dagster webserver at `url` has loaded."""
 
     url: str
     feeds: Sequence[str]
@@ -74,17 +76,19 @@ class Reloaded(TypedDict):
 
 
 LONGEST_RELOAD_S = 180.0
-"""Hundreds of feeds take seconds to load; on a busy machine many."""
+"""Timeout of a request: loading hundreds of feeds takes seconds, and longer on a busy machine."""
 LEAVE_S = 5.0
 
 
 @contextmanager
-def watching(url: str, folder: Path, shown: bytes, tell: Report) -> Iterator[None]:
-    """Watch the folder for the webserver at `url` during the block, in a thread; `shown` is what it has seen of it."""
+def watching(url: str, folder: Path, shown: bytes, report: Report) -> Iterator[None]:
+    """Watch the folder in a thread during the block, and reload the webserver at `url` after changes; `shown`: the digest it has
+    loaded.
+    """
     stop = Event()
     with _http(url) as http:
         reloader = Reloader(Webserver(http), folder, shown)
-        thread = Thread(target=watch, args=(reloader, tell, stop), name="mapping-files", daemon=True)
+        thread = Thread(target=watch, args=(reloader, report, stop), name="mapping-files", daemon=True)
         thread.start()
         try:
             yield

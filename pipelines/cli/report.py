@@ -1,6 +1,6 @@
-"""`eventsync report`: where a feed stands, on one page for the partner's editor.
+"""`eventsync report`: writes one page about a feed for the partner's editor, in the feed's language.
 
-It is written in the feed's language. Every text of a partner is escaped; control characters are replaced.
+Every text of a partner is escaped; control characters are replaced.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ def report(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Mark what is new since a day (2026-11-01) or an age (7d); else since the page in FILE, or the last read.",
+            help="Mark what is new since a day (2026-11-01) or an age (7d); default: since the page in FILE, else the last read.",
         ),
     ] = None,
     link: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where an event can be seen, with {id}: https://events.example/e/{id}.")
+        str | None, typer.Option(metavar="URL", help="Address of an event's page, with {id}: https://events.example/e/{id}.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the partner's editor what is online, what is not and why, and what to mend.
+    """Show the partner's editor which rows are online, which are not and why, and what to correct.
 
     For example:
 
-        # How it stands
+        # Only the counts
         eventsync report lisbon-agenda
         # A page to send to the partner
         eventsync report lisbon-agenda --html lisbon-agenda.html
         # For the weekly mail, with links
         eventsync report lisbon-agenda --html week.html --since 7d --link 'https://events.example/e/{id}'
 
-    The page speaks the feed's `language`. It is one file without scripts: it loads nothing, can be printed, and is read well
-    by a screen reader. It says what the last run has left, and reads no source. Made again into the same FILE, it marks what
-    came or changed since. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
+    The page is in the feed's `language`. It is one file without scripts that loads nothing, can be printed, and works with a
+    screen reader. It shows the state after the last run and reads no source. Written to the same FILE again, it marks what is
+    new or changed since. `eventsync rows FEED --csv FILE` writes the lists as tables. Exit code 0.
     """
     output, made_at = Output(json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
-        raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
+        raise ConfigError(f"--link {link}: not a web address with {{id}} in it", hint=hint)
     chosen = _since(since, made_at) or (_made_before(html) if html else None)
-    with open_state() as reader, output.progress("looking through rows") as bar:
+    with open_state() as reader, output.progress("reading rows") as bar:
         words = Words(reader.language(reader.feed_name(feed)))
         page, sections = _page(reader, feed, words, chosen, link or "", made_at, bar)
     if html is not None:
@@ -85,16 +85,16 @@ def report(
     output.document(page)
     name = page["feed"]
     if page["read_at"] is None:
-        output.note(f"{name} was not read yet")
+        output.note(f"no run has read the source of {name} yet")
     rows = [(section.heading.title, section.total, section.new or "", section.changed or "") for section in sections]
-    output.table(f"{name}: what became of its rows", ("what", "rows", "new", "changed"), rows)
+    output.table(f"{name}: rows by section of the page", ("what", "rows", "new", "changed"), rows)
     kilobytes = (page["bytes"] or 0) / 1_000
     output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
 
 
 class SectionName(StrEnum):
-    """What a section is about, in the order of the page: first what the editor can do something about."""
+    """The sections of the page, in its order: first those where the editor can act."""
 
     MEND = "mend"
     HELD = "held"
@@ -108,7 +108,7 @@ class SectionName(StrEnum):
 
 
 class SectionCounts(TypedDict):
-    """How many rows belong to a section of the page, how many of them are new or changed, how many are shown."""
+    """How many rows a section has, how many of them are new or changed, and how many are shown."""
 
     rows: int
     new: int
@@ -117,9 +117,8 @@ class SectionCounts(TypedDict):
 
 
 class Report(TypedDict):
-    """The page for a partner's editor: where it was written (`html`), as of which read, and what is on it.
-
-    `rows_read`: of the last read of all rows, where the last one was of some only.
+    """The page for a partner's editor: the file (`html`), the read it shows, and its sections. `rows_read`: of the last full
+    read.
     """
 
     feed: str
@@ -136,7 +135,7 @@ class Report(TypedDict):
 
 
 class Heading(NamedTuple):
-    """The words of a section. `states`: what `eventsync rows --state` calls its rows."""
+    """The texts of a section. `states`: the values of `eventsync rows --state` whose rows it shows."""
 
     title: str
     short: str
@@ -150,16 +149,16 @@ HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["secti
 _NUMBER = "{number:number}"
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
-"""Characters of one text; an editor recognises a cell by its beginning."""
+"""Characters of a partner's text that are shown; an editor recognises a cell by its beginning."""
 MOST_LINES = 10_000
-"""Lines of one section."""
+"""Lines of a section that are shown."""
 MOST_TEXT = 12_000_000
-"""Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
+"""Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and it fits in a mail."""
 _MOST_VALUES = 25
 
 
 class Point(NamedTuple):
-    """One thing about a row: what is wrong, the cell or field it is about, and what would help."""
+    """One problem of a row: the text, the cell or field it is about, and what to do."""
 
     says: str
     where: str = ""
@@ -167,7 +166,7 @@ class Point(NamedTuple):
 
 
 class FieldChange(NamedTuple):
-    """A field that differs."""
+    """A field whose value in the source differs from the one online."""
 
     where: str
     online: str
@@ -175,8 +174,8 @@ class FieldChange(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row on the page. `at`: a place that its editor can open; `link`: where its event is seen, "" if that is not known;
-    `note`: what is no problem, and good to know.
+    """One row on the page. `at`: its place in the partner's file; `link`: the event's page, "" if not known; `note`: information
+    that is no problem.
     """
 
     at: str
@@ -194,7 +193,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The rows of one kind: all are counted, the first are shown. `values`: how often each problem came in each column."""
+    """The rows of one kind: all are counted, the first are kept. `values`: how often each problem occurs in each column."""
 
     name: SectionName
     lines: list[Line] = field(default_factory=list)
@@ -205,18 +204,18 @@ class Section:
 
     @property
     def heading(self) -> Heading:
-        """Its words."""
+        """The texts of the section."""
         return HEADINGS[self.name]
 
     @property
     def often(self) -> Sequence[tuple[tuple[str, str], int]]:
-        """The problems that come more than once: where, and what is wrong; and how often."""
+        """The problems that occur more than once: column and text, and how often."""
         if self.name not in {SectionName.MEND, SectionName.REFUSED, SectionName.LOOK}:
             return ()
         return [(value, count) for value, count in self.values.most_common(_MOST_VALUES) if count > 1]
 
     def fill(self, lines: Iterable[Line], room: int = MOST_TEXT) -> int:
-        """Count all lines and keep the first ones, as far as there is `room` (characters); return the room left."""
+        """Count all lines and keep the first ones, up to `room` characters; return the room left."""
         for line in lines:
             self.total += 1
             self.new += line.is_new
@@ -231,7 +230,7 @@ class Section:
 def _page(
     reader: StateReader, word: str, words: Words, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
-    """Return the report, not yet written, and its sections."""
+    """Build the report's document, not yet written, and the sections of the page."""
     feed, scope = reader.find_feed(word)
     status = next((one for one in reader.statuses(feed) if one.book == scope), None)
     read = status.last_read if status else None
@@ -262,7 +261,7 @@ def _page(
 
 
 def write_page(page: Report, sections: Iterable[Section], file: Path, words: Words) -> int:
-    """Write the page in the language of `words`, in place of an older file, which is there until then; return its bytes.
+    """Write the page in the language of `words`, replacing an older file in one step; return its size in bytes.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -271,7 +270,7 @@ def write_page(page: Report, sections: Iterable[Section], file: Path, words: Wor
     from markupsafe import Markup, escape
 
     def harmless(value: object) -> object:
-        """Replace the harmful characters of any text that is put on the page; markup was made from such text."""
+        """Replace harmful characters of a text; markup was built from texts that passed here."""
         return replaced(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     always = {SectionName.MEND, SectionName.ONLINE}
@@ -281,7 +280,7 @@ def write_page(page: Report, sections: Iterable[Section], file: Path, words: Wor
     on_page = Words(words.language, lambda value: escape(harmless(value)))
 
     def say(sentence: str, **values: object) -> Markup:
-        """Return a sentence; what is filled in may be markup."""
+        """Return a sentence as markup; its values may be markup."""
         return Markup(on_page.say(sentence, **values))  # noqa: S704 - sentences are ours, values are escaped
 
     def count(one: str, several: str, number: int, **values: object) -> Markup:
@@ -312,9 +311,9 @@ def write_page(page: Report, sections: Iterable[Section], file: Path, words: Wor
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of a feed as lines for its editor, who knows their own file and nothing of ours.
+    """Turns the rows of a feed into lines for the editor, who knows the partner's file and nothing of eventsync.
 
-    `since`: what came later is new, None: nothing is; `link`: where an event is seen, with `{id}`, or "".
+    `since`: later rows are new; None: none are. `link`: the address of an event's page with `{id}`, or "".
     """
 
     queries: LedgerQueries
@@ -325,7 +324,7 @@ class _Rows:
     bar: Progress
 
     def lines(self, name: SectionName) -> Iterator[Line]:
-        """Yield the lines of a section, however many there are."""
+        """Yield the lines of a section, without a limit."""
         for state in HEADINGS[name].states:
             if state in tuple(ProblemKind):
                 yield from self._problems(ProblemKind(state))
@@ -344,7 +343,7 @@ class _Rows:
             after = page[-1].problem_id
 
     def _problem(self, record: ProblemRecord, met: datetime, known: datetime) -> Line:
-        # An earlier version of a row that cannot be used may be online; its editor should know that.
+        # An earlier version of a rejected row may be online.
         event_id = None if record.kind is ProblemKind.WARNING else record.event_id
         say, is_fresh = self.words.say, self._is_fresh(met)
         is_known = record.event_id is not None or not self._is_fresh(known)
@@ -415,7 +414,7 @@ _PLACE = re.compile(
 
 
 def place_in_words(origin: str, words: Words) -> str:
-    """Return where a row stands, `events.csv:41` as `Row 41 of events.csv`; a record's id stays as it is."""
+    """Return a row's place in words, `events.csv:41` as `Row 41 of events.csv`; a record id is returned unchanged."""
     found = _PLACE.fullmatch(origin)
     if found is None:
         return origin
@@ -424,7 +423,7 @@ def place_in_words(origin: str, words: Words) -> str:
 
 
 def _text(record: RowRecord, section: SectionName, words: Words) -> str:
-    """Return what the editor should know of an entry, "" if nothing."""
+    """Return what the page says about an entry, "" if nothing."""
     match section:
         case SectionName.CHANGED:
             drift = _WORDS["drift"].get(record.drift_kind)
@@ -445,7 +444,7 @@ def _text(record: RowRecord, section: SectionName, words: Words) -> str:
 
 
 def text_of(text: str) -> str:
-    """Return a partner's text, cut to the length that a page shows."""
+    """Return a partner's text, cut to the length that the page shows."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
@@ -453,7 +452,7 @@ _MADE_AT = re.compile(r'<meta name="eventsync-report" content="([^"]+)">')
 
 
 def _made_before(file: Path) -> datetime | None:
-    """Return when the page was made that a file holds, None if it holds none."""
+    """Return when the page in `file` was written, None if it is not such a page."""
     with suppress(OSError, ValueError), file.open(encoding="utf-8", errors="replace") as page:
         found = _MADE_AT.search(page.read(2_000))
         return datetime.fromisoformat(found[1]) if found else None
@@ -468,4 +467,4 @@ def _since(text: str | None, made_at: datetime) -> datetime | None:
             return datetime.fromisoformat(text).replace(tzinfo=UTC)
         return made_at - abs(parse_duration(text))
     except (PydanticCustomError, ValueError, OverflowError) as error:
-        raise ConfigError(f"--since {text}: neither a day nor an age", hint="for example 2026-11-01 or 7d") from error
+        raise ConfigError(f"--since {text}: neither a date nor an age", hint="write it like 2026-11-01 or 7d") from error

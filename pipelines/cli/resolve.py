@@ -1,4 +1,4 @@
-"""`eventsync resolve`: records what a person decides about rows."""
+"""`eventsync resolve`: records a person's decisions about rows."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SAME_AS = "--same-as"
 
 
 class Command(TyperCommand):
-    """A command whose option `--same-as` may stand without a value; typer has no such options."""
+    """A command whose option `--same-as` may have no value; typer has no such options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give the option an empty value where none follows."""
+        """Insert an empty value after `--same-as` if none follows."""
         given = [
             f"{word}=" if word == _SAME_AS and (not after or after[0].startswith("-")) else word
             for word, after in ((word, args[place + 1 :]) for place, word in enumerate(args))
@@ -50,62 +50,65 @@ def resolve(  # the options of the surface
         list[str] | None,
         typer.Argument(metavar="KEY...", help="Row keys, as `eventsync rows` shows them.", autocompletion=waiting_words),
     ] = None,
-    applied: Annotated[bool, typer.Option("--applied", help="The change was made by hand at the service.")] = False,
-    ignore: Annotated[bool, typer.Option("--ignore", help="List it no longer, until it changes at its source.")] = False,
+    applied: Annotated[bool, typer.Option("--applied", help="The event was changed by hand at the service.")] = False,
+    ignore: Annotated[bool, typer.Option("--ignore", help="Take the row off the lists until it changes in the source.")] = False,
     same_as: Annotated[
         str | None,
         typer.Option(_SAME_AS, metavar="[KEY]", help="The held row is the event of KEY; without KEY, of the candidate shown."),
     ] = None,
     release: Annotated[bool, typer.Option("--release", help="Send the held row.")] = False,
     event_id: Annotated[
-        int | None, typer.Option("--event-id", metavar="N", min=1, max=2**63 - 1, help="It is delivered, as event N.")
+        int | None, typer.Option("--event-id", metavar="N", min=1, max=2**63 - 1, help="The row was delivered as event N.")
     ] = None,
     removed: Annotated[bool, typer.Option("--removed", help="The event was removed from the service.")] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="It may be sent again; the next run does.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last decision back.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Send the row again, with the next run.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last decision.")] = False,
     state: Annotated[
         str | None,
         typer.Option(
-            metavar="S", help="All rows that `eventsync rows --state S` lists, instead of keys.", autocompletion=state_words
+            metavar="S",
+            help="Decide about all rows that `eventsync rows --state S` lists, instead of KEY.",
+            autocompletion=state_words,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Decide about rows that wait for a person.
+    """Record a decision about rows that wait for a person.
 
     For example:
 
-        # Drift: we have changed the event by hand, as the source asks
+        # Drift: the event was changed by hand, to what the source says
         eventsync resolve lisbon-agenda A-17 --applied
-        # Leave it so, and list it no longer until it changes
+        # Ignore the rows until they change in the source
         eventsync resolve lisbon-agenda A-17 A-18 --ignore
-        # Held: it is the event that A-2 has; nothing is sent
+        # Held: the row is the event of A-2; nothing is sent
         eventsync resolve lisbon-agenda N-2 --same-as
         eventsync resolve lisbon-agenda N-2 --same-as A-2
-        # Every held row is the event of its one candidate
+        # All held rows: each is the event of its candidate
         eventsync resolve lisbon-agenda --state held --same-as --yes
-        # Held: it is another event, send it
+        # Held: the row is another event, send it
         eventsync resolve lisbon-agenda N-3 --release
-        # In conflict, uncertain or unconfirmed: it is there, as event 4711
+        # In conflict, uncertain or unconfirmed: it exists as event 4711
         eventsync resolve lisbon-agenda A-17 --event-id 4711
-        # It is not there, send it
+        # It does not exist at the service, send it
         eventsync resolve lisbon-agenda A-17 --resend
-        # Vanished, cancelled or replaced: we have removed the event from the service
+        # Vanished, cancelled or replaced: the event was removed from the service
         eventsync resolve lisbon-agenda A-19 --removed
-        # No, take that back
+        # Undo the last decision
         eventsync resolve lisbon-agenda A-17 --undo
 
-    All rows of one command are decided, or none. `eventsync rows` lists what waits for a decision.
+    One command decides about all of its rows, or about none. `eventsync rows` lists the rows that wait for a decision.
 
-    `--applied` makes the change that the last read recorded the state of the service. `--same-as` moves the event to the new
-    key. `--removed` of a row that has vanished or was cancelled means its event and its earlier ones, of any other row its
-    earlier ones alone; if the row comes back, `--resend` creates its event again. `--undo` works while nothing was sent since.
+    `--applied` records that the service now shows what the last read found in the source. `--same-as` moves the event to the
+    new key. `--removed` records that the event and earlier events of a vanished or cancelled row were removed; of any other row
+    only its earlier events. If the row returns, `--resend` creates its event again. `--undo` works until something is sent.
 
-    `--resend` asks first where an earlier attempt may have created the event: then there would be two. An uncertain row is
-    sent again under its own key, and under its next one where the service only repeats a failure that it keeps; so is a row
-    to which access was denied. A row in conflict or unconfirmed goes out under its next key at once.
-    Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
+    `--resend` asks for confirmation if an earlier attempt may have created the event: there would be two. An uncertain row, or
+    one without access to its channel, is sent again under its own idempotency key, and under its next key if the service only
+    repeats a stored failure. A row in conflict or unconfirmed is sent under its next key at once.
+
+    Exit codes: 0 done (also if it was decided so before), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
@@ -121,13 +124,13 @@ def resolve(  # the options of the surface
     }
     given = [option for option, is_given in wishes.items() if is_given]
     if len(given) != 1:
-        problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
-        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
+        problem = f"{' and '.join(given)} cannot be combined" if given else "no decision was given"
+        raise ConfigError(problem, hint=f"use one of {', '.join(wishes)}")
     choice = Instruction(given[0], typed_key(same_as) if same_as else None, event_id or 0)
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
     if (same_as or event_id is not None) and (state is not None or len(words) != 1):
         hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
-        raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
+        raise ConfigError(f"{given[0]} applies to one row only", hint=hint)
     with open_feed_session(feed) as session:
         name = session.scope.feed
         others_of_key = session.queries.rows(session.scope, RowFilter(row_key=choice.row_key)) if choice.row_key else ()
@@ -136,24 +139,24 @@ def resolve(  # the options of the surface
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
-            output.note(f"mind: {warning}")
+            output.note(f"warning: {warning}")
         if not yes and not _is_confirmed(output, name, proposals, is_of_state=state is not None):
             output.document(Resolution(feed=name, rows=[], warning=warning, is_confirmed=False))
             output.note("nothing was changed")
             return int(ExitCode.ATTENTION)
-        # Other feeds are held as well whose rows give up an event, or get it back.
+        # Feeds whose rows give up an event, or get it back, are held too.
         adopted = [change.adopted for change in proposals.values() if isinstance(change, Change) and change.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
             decided = [_decided_row(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
-    output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
+    output.table(f"{name}: decided", ("row key", "was", "is", "event", "result"), lines)
     return 0
 
 
 class Resolution(TypedDict):
-    """What was decided, row by row. `warning`: what speaks against it; `is_confirmed` false: nothing was changed."""
+    """What was decided, row by row. `warning`: a doubt about the event named; `is_confirmed` false: nothing was changed."""
 
     feed: str
     rows: Sequence[DecidedRow]
@@ -166,7 +169,7 @@ _NAMED = 5
 
 
 class DecidedRow(TypedDict):
-    """One row after the decision, in words.
+    """One row after the decision, with its result as a sentence (`what`).
 
     `removed_event_ids`: the events recorded as removed; `other_key`: the row whose event this one took over or gave back.
     """
@@ -184,10 +187,10 @@ class DecidedRow(TypedDict):
 
 
 def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
-    """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
+    """Return the named rows, each with what the choice would change; one error lists all that is not possible."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
-        raise ConfigError("name either rows or a state", hint=hint)
+        raise ConfigError("give either row keys or --state", hint=hint)
     if state is not None:
         listed = chosen_rows(session.queries, session.scope, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
@@ -199,10 +202,10 @@ def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey
 
 
 def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome], *, is_of_state: bool) -> bool:
-    """Ask about a risk, and about several rows of one state.
+    """Ask for confirmation of a risk, or of several rows chosen by state; return the answer.
 
     Raises:
-        ConfigError: there is no terminal to ask.
+        ConfigError: there is no terminal to ask on.
     """
     risks = [f"{key}: {change.risk}" for key, change in proposals.items() if isinstance(change, Change) and change.risk]
     is_many = is_of_state and len(proposals) > 1
@@ -214,21 +217,25 @@ def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome]
         output.note(f"{len(proposals)} rows: {some}{' ...' * (len(proposals) > _NAMED)}")
     if output.is_json or not sys.stdin.isatty():
         if risks:
-            hint = f"`eventsync reconcile {feed}` looks for the event; say --yes to send in spite of that"
-            raise ConfigError(f"{len(risks)} of these rows may be created twice, and there is no terminal to ask", hint=hint)
-        raise ConfigError(f"this would decide about {len(proposals)} rows, and there is no terminal to ask", hint="say --yes")
-    return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
+            hint = f"`eventsync reconcile {feed}` searches the service for the events; --yes sends the rows without asking"
+            raise ConfigError(
+                f"{len(risks)} of these rows may be created twice, and there is no terminal for the confirmation", hint=hint
+            )
+        raise ConfigError(
+            f"this would decide about {len(proposals)} rows, and there is no terminal for the confirmation", hint="add --yes"
+        )
+    return typer.confirm("Send them again?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
 def _warning(session: FeedSession, choice: Instruction) -> str:
-    """Return what speaks against a named event: the service does not list it, or could not be asked."""
+    """Return the doubt about an event id: the service does not list it, or could not be asked. "" if there is none."""
     if choice.option is not Option.EVENT_ID:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
         listed = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
     except SyncError as problem:
-        return f"the service was not asked whether event {choice.event_id} exists: {problem}"
+        return f"could not check whether event {choice.event_id} exists: {problem}"
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
 
 
@@ -247,19 +254,19 @@ def _decided_row(resolved: Resolved) -> DecidedRow:
 
 
 def _what(change: Change, resolved: Resolved) -> str:
-    """Say what follows from a decision."""
+    """Return the result of a decision as a sentence."""
     if change.removed:
         events = f"event{'s' * (len(change.removed) > 1)} {', '.join(map(str, change.removed))}"
         return f"{events}: recorded as removed from the service"
     taken = "its event" if change.event_id is None else f"event {change.event_id}"
     texts = {
-        "event_id": f"it is delivered as event {change.event_id}",
-        "ignore": "it is ignored: listed no longer until it changes, `--undo` lists it again",
-        "applied": "what the source asks for is what the service shows",
-        "same_as": f"it has taken over {taken} from {change.adopted}; nothing is sent",
+        "event_id": f"recorded as delivered, as event {change.event_id}",
+        "ignore": "ignored until it changes in the source; `--undo` lists it again",
+        "applied": "recorded: the service shows what the source says",
+        "same_as": f"has taken over {taken} from {change.adopted}; nothing is sent",
         "release": "the next run sends it",
         "removed": "its event is recorded as removed from the service",
-        None: "it is listed again" if resolved.before.is_set_aside else "it is as it was before",
+        None: "listed again" if resolved.before.is_set_aside else "the decision is undone",
     }
     if change.decision in texts:
         return texts[change.decision]

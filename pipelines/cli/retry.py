@@ -24,28 +24,27 @@ def retry(
     state: Annotated[str | None, typer.Option(metavar="S", help="Only rows in this state: refused or blocked.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Let rows go out again that were turned away; the next run sends them.
+    """Make refused and blocked rows pending again; the next run sends them.
 
     For example:
 
-        # All of them, the service being mended
+        # All of them, after the service was repaired
         eventsync retry lisbon-agenda
         # Two of them
         eventsync retry lisbon-agenda --keys A-17,A-18
-        # Once a channel may be used again
+        # After access to a channel was granted
         eventsync retry lisbon-agenda --state blocked
 
-    Each goes out with the same body and under the same key first. If a refused row is refused again, it may be the stored
-    answer that is repeated, and it goes out under its next key, once for each retry: nothing was created under the first.
-    Rows that are pending, or blocked, need no word: the next run sends them. Where the service only repeats a denial
-    of access that it has stored, `eventsync resolve FEED KEY --resend` lets them go out under their next key.
-    Rows that the source no longer asks for are left alone, and so are rows that were set aside, unless they are named.
-    Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
+    A row is sent with the same body and idempotency key first. If it is refused again, the service may have repeated its stored
+    answer: the row is then sent under its next key, once per retry. This is safe, because a refusal creates no event. Pending
+    and blocked rows need no retry: the next run sends them. If the service keeps repeating a stored denial of access,
+    `eventsync resolve FEED KEY --resend` sends them under their next key. Rows that have left the source are not retried;
+    ignored rows only if named. Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
     output = Output(json=as_json)
     known = {one.value: one for one in RETRIABLE}
     if state is not None and state not in known:
-        hint = did_you_mean(state, known) or f"there are {', '.join(known)}; other rows are decided on with `eventsync resolve`"
+        hint = did_you_mean(state, known) or f"use {' or '.join(known)}; for other rows use `eventsync resolve`"
         raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
     with open_feed_session(feed) as session:
         named = None if keys is None else session.find(filter(None, map(typed_key, keys.split(","))))
@@ -58,25 +57,25 @@ def retry(
     output.document(Retry(feed=name, retried=counts, left_alone=left_alone, to_send=send if count else None))
     kinds = " and ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
     if count:
-        output.note(f"{name}: {kinds} row{'s' * (count != 1)} to be sent again", f"the next run sends them; at once: `{send}`")
+        output.note(
+            f"{name}: {kinds} row{'s' * (count != 1)} to be sent again", f"the next run sends them; to send them now: `{send}`"
+        )
     else:
         output.note(f"{name}: no row to retry")
     if left_alone:
-        output.table(
-            f"{name}: left alone", ("row key", "left alone, because"), [(one.row_key, one.because) for one in left_alone]
-        )
+        output.table(f"{name}: not retried", ("row key", "why not"), [(one.row_key, one.because) for one in left_alone])
     return 0
 
 
 class RetriedCounts(TypedDict):
-    """How many rows are pending again, by the state that they were in."""
+    """How many rows are pending again, by their earlier state."""
 
     refused: int
     blocked: int
 
 
 class Retry(TypedDict):
-    """What is to be sent again, what of the rows named is not, and the command that sends at once, null where nothing is."""
+    """Which rows will be sent again, which named rows will not, and the command that sends now (null if there are none)."""
 
     feed: str
     retried: RetriedCounts

@@ -1,4 +1,4 @@
-"""`eventsync rows`: ledger entries and rejected rows, as a list or as a CSV file for the partner's editor."""
+"""`eventsync rows`: lists ledger entries and rejected rows, or writes them to a CSV file for the partner's editor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ StateWord = Annotated[
         "--state",
         metavar="S",
         help="conflict, blocked, uncertain, refused, held, delivered_unconfirmed, drift, vanished, earlier, warning, rejected;"
-        " or pending, delivered, superseded, resent, ignored. Without it: what waits for a person.",
+        " or pending, delivered, superseded, resent, ignored. Default: all that wait for a person.",
         autocompletion=state_words,
     ),
 ]
@@ -53,11 +53,13 @@ StateWord = Annotated[
 def rows(
     feed: OneFeed,
     state: StateWord = None,
-    unmapped: Annotated[bool, typer.Option("--unmapped", help="Values that no lookup knows, each once, with its rows.")] = False,
+    unmapped: Annotated[
+        bool, typer.Option("--unmapped", help="List values that are in no lookup, each once, with the number of rows.")
+    ] = False,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write them to FILE, with the partner's own columns.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to FILE, with the partner's own columns.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most this many (100, or all with --csv).")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows (default: 100, or all with --csv).")] = None,
     as_json: AsJson = False,
 ) -> int:
     """List rows of a feed: those that wait for a person, or those in one state.
@@ -66,17 +68,17 @@ def rows(
 
         # What waits for a person
         eventsync rows lisbon-agenda
-        # What the partner has to mend
+        # What the partner has to correct
         eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
-        # What is missing in your lookups, each value once
+        # Values that are missing in your lookups
         eventsync rows lisbon-agenda --unmapped
         # What changed after it was delivered
         eventsync rows lisbon-agenda --state drift
 
-    Rows that a person has ignored (ignored), and events that are over, wait no longer. A row may be on several lists. Earlier
-    events are those that a changed row has replaced by a new draft; a superseded row has given its event to another key.
-    Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
-    rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
+    Ignored rows and past events do not wait for a person. A row may be on several lists. `earlier`: events that a changed row
+    has replaced by a new draft. `superseded`: the row's event was moved to another key. Warnings stay until the row or the
+    mapping changes. The CSV file has the partner's columns of rejected, held and warned rows, followed by place, problem and
+    hint; it is safe to open in a spreadsheet. Exit code 0.
     """
     output = Output(json=as_json)
     if unmapped:
@@ -84,14 +86,14 @@ def rows(
             name, scope = reader.find_feed(feed)
             values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
-        output.table(f"{name}: values that no lookup knows", *unmapped_table(values))
+        output.table(f"{name}: values that are in no lookup", *unmapped_table(values))
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
     with open_state() as reader:
         name, scope = reader.find_feed(feed)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
-        rows = list(islice(found, most)) if csv is None or as_json else []  # of a file for people, no row is kept
+        rows = list(islice(found, most)) if csv is None or as_json else []  # a CSV file alone needs no row in memory
         is_more = bool(rows) and next(found, None) is not None
         count = 0
         if csv is not None:
@@ -107,14 +109,14 @@ def rows(
         for one in rows
     ]
     output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, table)
-    more = f"the first {most}; --limit shows more, --csv FILE writes all" if is_more else ""
+    more = f"only the first {most} are shown; --limit shows more, --csv FILE writes all" if is_more else ""
     output.note(*filter(None, (elsewhere, more)))
     return 0
 
 
 class ProblemRow(TypedDict):
-    """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
-    earlier version of the row has; `candidate`: the entry that a held row resembles.
+    """A row that was rejected, is held, or was used with a warning; with its raw cells. `event_id`: the event of an earlier
+    version of the row; `candidate`: the entry that a held row resembles.
     """
 
     state: ProblemKind
@@ -132,14 +134,14 @@ class ProblemRow(TypedDict):
 
 
 class Drifted(TypedDict):
-    """What the source asks for now, where that is another event than was delivered."""
+    """What the source says now, if it differs from what was delivered."""
 
     kind: DriftKind
     event: dict[str, Any] | None
 
 
 class Decided(TypedDict):
-    """What a person has decided about a row."""
+    """A person's decision about a row."""
 
     what: Decision
     by: str
@@ -148,10 +150,11 @@ class Decided(TypedDict):
 
 
 class Entry(TypedDict):
-    """A row as the ledger has it. `state`: the word it was asked for by; `entry_state`: where it stands with the service;
-    `event`: the payload that the service shows, or that is to be delivered; `answer`: what the service said last; `candidate`:
-    the entry that a held row resembles, or that has the event of a superseded one; `vanished_by`: the rule that leaves it out.
-    `copies`: how many events of the row may exist where the service ignores idempotency keys, counted over all runs.
+    """A row in the ledger. `state`: the value of --state that lists it; `entry_state`: its state in the ledger.
+
+    `event`: the payload that the service shows, or that will be sent; `answer`: the service's last answer; `candidate`: the entry
+    that a held row resembles, or that took over a superseded row's event; `vanished_by`: the rule that leaves the row out;
+    `copies`: how many events of the row may exist if the service ignores idempotency keys, counted over all runs.
     """
 
     state: str
@@ -177,7 +180,7 @@ class Entry(TypedDict):
 
 
 class Rows(TypedDict):
-    """The rows asked for; `is_more`: there are more than were asked for. `csv`: the file they were written to."""
+    """The listed rows; `is_more`: there are more. `csv`: the file they were written to."""
 
     feed: str
     state: str
@@ -187,7 +190,7 @@ class Rows(TypedDict):
 
 
 class UnmappedValues(TypedDict):
-    """Values that no lookup knows, each once, the commonest first."""
+    """Values that are in no lookup, each once, the most frequent first."""
 
     feed: str
     unmapped: Sequence[Unmapped]
@@ -195,15 +198,15 @@ class UnmappedValues(TypedDict):
 
 _SHOWN = 100
 _NOT_STATES = frozenset({"resent", "drift", "vanished", "earlier"})
-"""Words of `--state` that are about something else than an entry's state."""
-_COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
+"""Values of `--state` that are not states of an entry."""
+_COLUMNS = ("state", "place", "row key", "event", "problem", "what to do")
 
 
 def parse_choice(word: str | None) -> Sequence[str]:
-    """Return what a person asked for; without a word, all that waits for a person.
+    """Return the lists that a value of --state means; without one, all that wait for a person.
 
     Raises:
-        ConfigError: there is no such choice.
+        ConfigError: there is no such value.
     """
     if word is None:
         return WAITING
@@ -214,7 +217,7 @@ def parse_choice(word: str | None) -> Sequence[str]:
 
 
 def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[ProblemRow | Entry]:
-    """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
+    """Yield the rows of the lists `choices`, list by list, oldest first; ignored rows are only on the list `ignored`."""
     for choice in choices:
         if choice in tuple(ProblemKind):
             yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
@@ -223,7 +226,7 @@ def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]
 
 
 def filter_of(choice: str) -> RowFilter:
-    """Return which entries a word of `--state` means."""
+    """Return the filter for the entries of a value of --state."""
     if choice in tuple(Waiting):
         return RowFilter(waiting=Waiting(choice))
     if choice in {RESENT, IGNORED}:
@@ -245,7 +248,7 @@ def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
 
 
 def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
-    """Return a ledger entry: with what the list asked for is about, or else with what its state means."""
+    """Build the JSON document of a ledger entry; `choice`: the list it is shown on, "" for none."""
     is_about_state = choice not in _NOT_STATES
     problem, hint = _state_texts(record, feed) if is_about_state else _choice_texts(record, feed, choice)
     if record.is_set_aside and choice != RESENT:
@@ -269,15 +272,15 @@ def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
 
 
 def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:  # noqa: PLR0911  # one arm per text
-    """Return what is wrong with an entry that is resent, vanished, drifted or has earlier events, and what to do by hand."""
+    """Return problem and advice for an entry on one of the lists resent, vanished, drift and earlier."""
     event = "the event" if record.event_id is None else f"event {record.event_id}"
     earlier = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
     applied, removed, resend = (_command("resolve", feed, record, f"--{one}") for one in ("applied", "removed", "resend"))
     match choice, record.drift_kind:
         case "resent", _:
             may_exist = f"it may exist up to {record.copies:,} times; now {record.state.value}"
-            problem = f"where the service ignores Idempotency-Key, {may_exist}"
-            return problem, f"look on the service's pages for events beside {event}"
+            problem = f"if the service ignores Idempotency-Key, {may_exist}"
+            return problem, f"search the service's pages for copies of {event}"
         case Waiting.VANISHED, _:
             since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
             left_out = f"left out since {since} by {record.vanished_by}"
@@ -300,32 +303,35 @@ def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:
 
 
 def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
-    """Return what an entry's state means, or what the service answered, and what would help."""
+    """Return problem and advice for an entry, by its state and the service's last answer."""
     resend, named = _command("resolve", feed, record, "--resend"), _command("resolve", feed, record, "--event-id N")
-    otherwise = "--resend that it is not, --ignore leaves it so"
-    looks = f"`eventsync reconcile {feed}` looks"
-    decides = f"{looks} for it; {named} says that it is there, {otherwise}"
+    otherwise = "--resend if it does not; --ignore takes the row off the list"
+    looks = f"`eventsync reconcile {feed}` searches the service"
+    decides = f"{looks} for the event; {named} if it exists, {otherwise}"
     retry = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
-    refused = f"nothing was created; it is sent again as soon as its payload changes, or as it is after {retry}"
-    denied = f"the next run sends it again; if the service only repeats a denial that it has stored: {resend}"
+    refused = f"nothing was created; it is sent again when its payload changes, or unchanged after {retry}"
+    denied = f"the next run sends it again; if the service only repeats a stored denial: {resend}"
     pending = "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
     access = f"ask for access to channel {record.channel_id}; then the next run sends it again"
-    forgotten = "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile: then"
+    forgotten = "the next run sends it again with the same key, unless the service may have forgotten that key; then"
     problem, hint = {
         EntryState.PENDING: ("not sent yet", denied if waits_for_access(record) else pending),
         EntryState.HELD: ("", _held_hint(feed, record.row_key, record.candidate)),
         EntryState.REFUSED: ("", refused),
         EntryState.DELIVERED: ("", ""),
-        EntryState.DELIVERED_UNCONFIRMED: ("the service has it; its id is not known", f"{looks} its id up; {named} tells it"),
-        EntryState.BLOCKED: ("", f"{access}; if the service goes on repeating its denial: {resend}"),
-        EntryState.UNCERTAIN: ("no answer that could be understood", f"{forgotten} {decides}"),
-        EntryState.CONFLICT: ("", f"this key was used for something else, or by a ledger that was lost: {decides}"),
+        EntryState.DELIVERED_UNCONFIRMED: (
+            "the service has the event; its id is not known",
+            f"{looks} for the id; {named} records it",
+        ),
+        EntryState.BLOCKED: ("", f"{access}; if the service keeps repeating its denial: {resend}"),
+        EntryState.UNCERTAIN: ("no usable answer; the event may exist", f"{forgotten} {decides}"),
+        EntryState.CONFLICT: ("", f"this key was used for something else, or by a ledger that was lost; {decides}"),
         EntryState.SUPERSEDED: ("", "a row that returns under this key is held"),
     }[record.state]
     if record.removed_at is not None:
         problem = f"event {record.event_id} was removed by hand"
     elif record.state is EntryState.SUPERSEDED:
-        problem = f"its event belongs to {record.candidate or 'another key'} now"
+        problem = f"its event was moved to {record.candidate or 'another key'}"
     elif record.answer and (record.state is not EntryState.DELIVERED or record.decision is not None):
         problem = in_short(record.answer) or problem
     return problem, hint
@@ -334,7 +340,8 @@ def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
 def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
     resolve = f"eventsync resolve {feed} {shlex.quote(row_key)}"
     same = f"`{resolve} --same-as` moves the event of {other or 'the other key'} to this one"
-    return f"{same}\n`{resolve} --release` sends the row all the same\n`{resolve} --ignore` leaves it held, off this list"
+    release = f"`{resolve} --release` sends the row as a separate event"
+    return f"{same}\n{release}\n`{resolve} --ignore` takes it off this list; it stays held"
 
 
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
@@ -346,11 +353,11 @@ _STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
 _PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
 _BOM = "\ufeff"
 _IN_MEMORY = 4_000_000
-"""So many bytes of rows are put aside in memory before they go to a file."""
+"""Bytes of rows that are buffered in memory before they go to a temporary file."""
 
 
 class CsvRow(NamedTuple):
-    """A row in the words of the file: where it is, what is wrong with it, what would help, and its own cells."""
+    """A line of the CSV file: the row's place, problem and hint, and its cells."""
 
     place: str
     problem: str
@@ -359,7 +366,7 @@ class CsvRow(NamedTuple):
 
 
 def _csv_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str], words: Words) -> Iterator[CsvRow]:
-    """Yield rows as they stand in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
+    """Yield the lines of the CSV file: a problem row with the partner's cells, an entry with its key, state and event."""
     for choice in choices:
         if choice in tuple(ProblemKind):
             yield from (_csv_problem(record, words) for record in queries.every_problem(scope, ProblemKind(choice)))
@@ -384,11 +391,11 @@ def _csv_problem(record: ProblemRecord, words: Words) -> CsvRow:
 
 
 def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:
-    """Write one line per row to a file; return how many there were.
+    """Write one line per row to a file; return the number of rows.
 
-    UTF-8 with a byte order mark, so that Excel reads it right. All columns must be known before the first line is written:
-    rows lie in a file meanwhile, and memory does not grow with them. A partner's column called like one of ours keeps its name
-    and ours becomes `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
+    UTF-8 with a byte order mark, which Excel needs. All columns must be known before the first line is written, so rows are
+    buffered in a temporary file and memory stays bounded. If a partner's column has the name of one of ours, ours becomes
+    `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
 
     Raises:
         ConfigError: the file cannot be written.
@@ -414,9 +421,9 @@ def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:
 
 
 def safe_cell(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ TAB CR LF.
+    """Return text that no spreadsheet runs as a formula: an apostrophe precedes = + - @ TAB CR LF.
 
-    Plain numbers (`-5`, `+48 123`) stay as they are. Harmful characters are `replaced`.
+    Plain numbers (`-5`, `+48 123`) stay unchanged. Harmful characters are `replaced`.
     """
     is_formula = text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text)
     return f"'{replaced(text)}" if is_formula else replaced(text)

@@ -1,4 +1,4 @@
-"""`eventsync run`: stage, checks, publish; visible in the Dagster UI like a scheduled run unless `--no-dagster`.
+"""`eventsync run`: stages, checks and publishes feeds; in the Dagster UI like a scheduled run unless `--no-dagster`.
 
 `--dry-run` stages into a copy of the feed's ledger instead, and shows what a run would send.
 """
@@ -73,48 +73,50 @@ if IS_WORKING:
 
 def run(  # the options of the surface
     feeds: FeedNames = None,
-    all_feeds: Annotated[bool, typer.Option("--all", help="Every feed of the folder.")] = False,
+    all_feeds: Annotated[bool, typer.Option("--all", help="Run every feed of the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, map and compare; write and send nothing.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Send at most this many rows; the rest stay pending.")] = None,
     keys: Annotated[
         str | None,
         typer.Option(
             metavar="K,...",
-            help="Only these row keys: a row's own means all of its events. Exit code 1 names what the source lacks.",
+            help="Only these row keys; an expanded row's own key includes all its events. Exit code 1: the source lacks some.",
         ),
     ] = None,
     status: AsDraft = None,
     accept: Accept = None,
-    stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
-    publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,
+    stage_only: Annotated[bool, typer.Option("--stage-only", help="Only stage; send nothing.")] = False,
+    publish_only: Annotated[
+        bool, typer.Option("--publish-only", help="Only send what is staged; do not read the source.")
+    ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Read the source from its start, also where only what changed would be read.")
+        bool, typer.Option("--full", help="Read the whole source, even if it is normally read incrementally.")
     ] = False,
     as_of: AsOf = None,
     wait: Wait = False,
     no_dagster: NoDagster = False,
     as_json: AsJson = False,
 ) -> int:
-    """Bring a feed's rows to the service: stage, ask the brakes, publish.
+    """Send a feed's rows to the service: stage them, check the brakes, publish.
 
     For example:
 
-        # Everything a partner's file holds
+        # All new rows of a feed
         eventsync run lisbon-agenda
-        # See what it would do first
+        # Show what a run would do
         eventsync run lisbon-agenda --dry-run
         # Ten rows, as drafts
         eventsync run lisbon-agenda --limit 10 --status draft
-        # Row 17 with each of its days, and one day of row 18
+        # Row 17 with all of its days, and one day of row 18
         eventsync run lisbon-agenda --keys '17,18|2031-03-03'
-        # Every row again, of a source that is read by what changed
+        # Read every row of a source that is normally read incrementally
         eventsync run crm-events --full
-        # The good rows, in spite of a brake
+        # Pass a brake: send the good rows although many are rejected
         eventsync run lisbon-agenda --accept rejected
-        # What a run of last spring would have done with an old file
+        # What a run on that day would have done
         eventsync run lisbon-agenda --dry-run --as-of 2026-04-01
 
-    Without --dry-run, --as-of is for a service on this machine, such as the sandbox; Dagster does not take part.
+    Without --dry-run, --as-of works only with a service on this machine, such as the sandbox, and does not use Dagster.
 
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
@@ -131,9 +133,9 @@ def run(  # the options of the surface
                 mappings = list(chosen_feeds(folder, feeds or ()))
                 if not feeds and not all_feeds:
                     known = ", ".join(mapping.feed for mapping in mappings) or "none"
-                    raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+                    raise ConfigError("no feed was named", hint=f"name one or more, or add --all; the feeds here: {known}")
                 if feeds and all_feeds:
-                    raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
+                    raise ConfigError("--all and names of feeds cannot be combined", hint="leave out one of them")
                 require_service(settings)
                 if as_of:
                     _check_as_of(settings, mappings, as_of, options, is_rehearsal=dry_run)
@@ -147,7 +149,7 @@ def run(  # the options of the surface
                     break
         except KeyboardInterrupt:
             show_reports(output, reports, ExitCode.INTERRUPTED)
-            output.aside("interrupted; the state is intact: run again to go on")
+            output.aside("interrupted; the state is intact: run the same command again to continue")
             return ExitCode.INTERRUPTED
         broken = folder.broken if all_feeds else ()
         exit_code = worst({report.exit_code for report in reports} | ({2} if broken else set()))
@@ -160,7 +162,7 @@ def run(  # the options of the surface
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A row that the run would send, with its key and the payload."""
+    """A row that the run would send, with its idempotency key and payload."""
 
     place: str
     row_key: RowKey
@@ -169,8 +171,10 @@ class Sending:
 
 
 class Rehearsal(TypedDict):
-    """What a run of one feed would do. `first`: the first of the rows it would send; `waiting` counts what would wait for a
-    person afterwards. `read` is null where the source could not be read, and what comes of reading is then left out.
+    """What a run of one feed would do. `first`: the first rows it would send; `waiting`: how many rows would wait for a person
+    afterwards.
+
+    If the source could not be read, `read` is null and the counts of the read are left out.
     """
 
     feed: str
@@ -200,29 +204,31 @@ class Rehearsals(TypedDict):
 def _check_as_of(
     settings: Settings, feeds: Sequence[FeedMapping], as_of: str, options: RunOptions, *, is_rehearsal: bool
 ) -> None:
-    """Refuse a day that cannot be read, and one that events at a real service would be judged by.
+    """Check that --as-of is a date or time, and that no real service would be sent events by it.
 
     Raises:
-        ConfigError: it cannot be as of then.
+        ConfigError: it is not, or one would be.
     """
     for mapping in feeds:
         as_of_moment(as_of, mapping)
     if options.publish_only:
-        raise ConfigError("--as-of means nothing with --publish-only: no row is read", hint="leave out one of them")
+        raise ConfigError("--as-of and --publish-only cannot be combined: no row is read", hint="leave out one of them")
     if not is_rehearsal and not is_loopback(urlsplit(settings.base_url).hostname or ""):
-        message = f"--as-of sends events by the calendar of another day, and {settings.base_url} is not on this machine"
+        message = f"--as-of would send events by another day's date, and {settings.base_url} is not on this machine"
         hint = "add --dry-run, which sends nothing; or point EVENT_API_BASE_URL to a sandbox (`eventsync sandbox`)"
         raise ConfigError(message, hint=hint)
 
 
 def options_of(*, accept: Sequence[str] | None, keys: str | None = None, **others: object) -> RunOptions:
-    """Return the options that the words ask for; several brakes or keys may be joined by commas.
+    """Build the run's options from the command line's; several brakes or keys may be joined by commas.
 
     Raises:
-        ConfigError: with every word that cannot be.
+        ConfigError: with every invalid value.
     """
     if others.get("stage_only") and others.get("publish_only"):
-        raise ConfigError("--stage-only and --publish-only exclude each other", hint="leave out one; neither does both")
+        raise ConfigError(
+            "--stage-only and --publish-only cannot be combined", hint="leave out one; without either, a run does both"
+        )
     brakes = tuple(brake.strip() for brake in ",".join(accept or ()).split(",") if brake.strip())
     try:
         return RunOptions.model_validate({"keys": tuple(filter(None, (keys or "").split(","))), "accept": brakes, **others})
@@ -232,7 +238,7 @@ def options_of(*, accept: Sequence[str] | None, keys: str | None = None, **other
 
 
 def _problem(wrong: ErrorDetails) -> tuple[str, str]:
-    """Return what is wrong with an option, and what would be right."""
+    """Return what is wrong with an option's value, and a suggestion."""
     if not wrong["loc"]:  # words that do not go together
         return wrong["msg"].removeprefix("Value error, "), ""
     option, word = str(wrong["loc"][0]), wrong["input"]
@@ -241,7 +247,7 @@ def _problem(wrong: ErrorDetails) -> tuple[str, str]:
 
 
 def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
-    """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
+    """Notify owners of feeds whose last run was lost. A failed notification is logged and stops no run."""
     if not settings.channels.addresses:
         return
     from pipelines.notices import nothing_fails, notifier_of
@@ -253,9 +259,9 @@ def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
 def notify_after(
     settings: Settings, feeds: Sequence[FeedMapping], reports: Iterable[RunReport], broken: Sequence[MappingFileError] | None
 ) -> None:
-    """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
+    """Notify owners of the feeds that were run. A failed notification is logged; an interruption ends only the notifying.
 
-    `broken`: the files of the folder that cannot be used, None where only a part of it was looked at.
+    `broken`: the broken files of the folder, None if only a part of it was loaded.
     """
     if not settings.channels.addresses:
         return
@@ -275,10 +281,10 @@ def notify_after(
 
 @dataclass(slots=True)
 class Launcher:
-    """Launches runs of feeds, one behind another, and reports each.
+    """Launches runs of feeds one after another, and reports each.
 
-    `title`: what stands beside the bar of the engine, the feed's name without it. `as_of`: the engine judges rows as of then.
-    `backfill`: the one whose slice is run, which the Dagster UI shows if this process runs it.
+    `title`: text beside the progress bar, instead of the feed's name. `as_of`: the current time of the runs, without Dagster.
+    `backfill`: the backfill whose slice is run, which the Dagster UI shows if this process runs it.
     """
 
     settings: Settings
@@ -291,7 +297,7 @@ class Launcher:
     _definitions: Definitions | None = None
 
     def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
-        """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
+        """Run feeds without Dagster, on a webserver that answers, or by Dagster in this process; yield their reports."""
         if not uses_dagster:
             yield from (self._unless_at_fault(self._run_by_engine, mapping, str(uuid4())) for mapping in feeds)
             return
@@ -301,24 +307,24 @@ class Launcher:
             yield from self.run_in_process(list(feeds))
 
     def webserver(self) -> Webserver | None:
-        """Return the webserver to launch runs on, None where they run in this process.
+        """Return the webserver to launch runs on, None to run them in this process.
 
-        A backfill goes to a configured one only: the local one takes ten seconds for each slice, in a process of its own.
+        A backfill uses only a configured webserver: the local one takes ten seconds per slice, for a new process.
         """
         url = self.settings.dagster_url if self.launched_by == BACKFILL else webserver_url(self.settings)
         server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False)) if url else None
         if server is None or server.is_there():
             return server
         if self.settings.dagster_url:
-            self.output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+            self.output.note(f"no Dagster webserver answers at {url}; the run starts in this process instead")
         return None
 
     def load(self, feeds: Sequence[FeedMapping]) -> Definitions:
-        """Load Dagster with the definitions of these feeds, at the first call."""
+        """Load Dagster with the definitions of these feeds; later calls return the same."""
         settings, output = self.settings, self.output
         if self._definitions is None:
             prepare_dagster_home(settings.dagster_home)
-            with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
+            with output.progress("starting Dagster (skip it with --no-dagster)", is_counted=False), signals_raised():
                 from pipelines.definitions import build_definitions  # Dagster takes seconds to import
 
                 wanted = {mapping.feed for mapping in feeds}
@@ -326,7 +332,7 @@ class Launcher:
         return self._definitions
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
-        """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
+        """Run each feed's job in this process, on the Dagster instance of the UI; yield their reports."""
         definitions = self.load(feeds)
 
         def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
@@ -355,8 +361,8 @@ class Launcher:
                     status = server.follow(run_id, time.sleep, self.output.aside)  # noqa: TID251  # another process is asked
             except KeyboardInterrupt:
                 page = server.http.base_url.join(f"/runs/{run_id}")
-                message = f"run {run_id} goes on without us, on the Dagster webserver"
-                left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+                message = f"run {run_id} continues on the Dagster webserver"
+                left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"see it, or stop it, at {page}")
                 yield report_from_outcome(mapping.feed, run_id, left_alone)
                 return
             with open_context(self.settings) as context:
@@ -364,7 +370,7 @@ class Launcher:
 
     @staticmethod
     def _unless_at_fault(run_one: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
-        """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
+        """Return the report of one feed's run; an unexpected exception fails that feed only."""
         try:
             with faults_as_errors(lambda: "at work", run_id):
                 return run_one(mapping, run_id)
@@ -373,23 +379,23 @@ class Launcher:
 
 
 _SHOWN = 10
-"""So many of the rows to be sent are shown, and so many rejected ones."""
+"""How many rows to be sent are shown, and how many rejected rows."""
 _CLAIMED_AT_ONCE = 500
 _SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
 _REHEARSED = "a rehearsal"
-"""Who launched a run that only rehearses."""
+"""Holder of the lease during a dry run."""
 
 
 def rehearse_feeds(
     settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, as_of: str | None = None
 ) -> int:
-    """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
+    """Show what a run of each feed would do; return 0, or the gravest exit code of these runs.
 
-    5: a brake would stop it. What depends on the service's answers to events is not known.
+    The code is 5 if a brake would stop a run. What depends on the service's answers is not known.
     """
     rehearsals = []
     for mapping in feeds:
-        with output.progress(f"rehearsing {mapping.feed}") as bar:
+        with output.progress(f"dry run of {mapping.feed}") as bar:
             clock = partial(as_of_moment, as_of, mapping) if as_of else now
             rehearsals.append(_rehearse(settings, mapping, options, bar, clock))
         if is_stop_asked():
@@ -397,7 +403,7 @@ def rehearse_feeds(
     output.document(Rehearsals(rehearsals=rehearsals))
     for rehearsal in rehearsals:
         _show_rehearsal(output, rehearsal)
-    output.note(f"a rehearsal{f' as of {as_of}' if as_of else ''}: nothing was written or sent")
+    output.note(f"dry run{f' as of {as_of}' if as_of else ''}: nothing was written or sent")
     return worst({rehearsal["exit_code"] for rehearsal in rehearsals})
 
 
@@ -407,7 +413,7 @@ def _rehearse(
     feed = mapping.feed
     try:
         with (
-            faults_as_errors(lambda: "rehearsing"),
+            faults_as_errors(lambda: "doing a dry run"),
             existing_database(settings.state_url) as engine,
             rehearsal_copy(engine, settings.destination, feed) as copy,
         ):
@@ -431,7 +437,7 @@ def _rehearse(
 
 
 def _interrupted() -> SyncError:
-    return InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
+    return InterruptedRunError("interrupted; nothing was written or sent", hint="run the same command again")
 
 
 def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None) -> FeedRun:
@@ -441,7 +447,7 @@ def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, w
 def rehearse_stage(
     context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None
 ) -> tuple[RunOutcome, Staged | None]:
-    """Stage into a copy of the state DB; return how that ended, and what was staged, None where nothing was read."""
+    """Stage into a copy of the state DB; return the outcome and what was staged (None if nothing was read)."""
     staged = None
     try:
         staged = None if options.publish_only else _rehearsal(context, mapping, options, watcher).stage()
@@ -455,7 +461,7 @@ def rehearse_stage(
 
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
-    """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
+    """Return how many rows the run would send, the first of them in order of sending, and the counts that wait for a decision."""
     queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
     first = []
     with run.context.lease(run.mapping, _REHEARSED, is_patient=False) as lease:
@@ -467,14 +473,14 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
             first.append(Sending(row.origin, intent.row_key, intent.key, json.loads(intent.body)))
         if not run.options.keys:
             return min(owed, run.options.limit or owed), first, outbox.standing()
-        count = len(intents)  # of keys that a person has picked, what is left is counted by taking it out
+        count = len(intents)  # the outbox counts no selection of keys: claim them all
         while claimed := len(outbox.settle_and_claim((), _CLAIMED_AT_ONCE)):
             count += claimed
         return count, first, outbox.standing()
 
 
 def _document(feed: FeedName, outcome: RunOutcome, staged: Staged | None = None, **owed: object) -> Rehearsal:
-    """Return a rehearsal as scripts read it; without `owed` nothing would be sent."""
+    """Build the JSON document of a dry run; without `owed` nothing would be sent."""
     others: dict[str, object] = {"read": None, "would_send": 0, "first": (), "waiting": {}, **owed}
     if staged:
         report = staged.report
@@ -486,12 +492,12 @@ def _document(feed: FeedName, outcome: RunOutcome, staged: Staged | None = None,
 def _show_rehearsal(output: Output, one: Rehearsal) -> None:
     feed, read = one["feed"], one["read"]
     output.note(f"{feed}: {one['outcome']}")
-    output.note(*one["message"].splitlines(), *([f"what would help: {one['hint']}"] if one["hint"] else []), indent=2)
+    output.note(*one["message"].splitlines(), *([f"what to do: {one['hint']}"] if one["hint"] else []), indent=2)
     if read:
         output.note(read_line(asdict(read)), indent=2)
         if one["skipped"]:
             output.note(f"left out: {counts_line(one['skipped'])}", indent=2)
-        counts = {"warnings": one["warnings"], "gone from the source": one["vanished"], "gone, being over": one["past"]}
+        counts = {"warnings": one["warnings"], "gone from the source": one["vanished"], "gone, past events": one["past"]}
         counts |= {"to be withdrawn": one["withdrawn"]}
         output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
         if one["rejections"]:
@@ -510,7 +516,7 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
 
 
 def sync_feeds(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
-    """Run every feed there is, and show each report."""
+    """Run every feed of the folder, and print each report."""
     output.note(f"\n{title}")
     feeds = folder_of(settings).feeds
     reports = list(Launcher(settings, RunOptions(), output).run_in_process(feeds))

@@ -1,4 +1,4 @@
-"""The report of a run, from the state DB: the same for a run in this process, on a webserver, or long ago."""
+"""The report of a run, built from the state DB: the same for a run in this process, on a webserver, or in the past."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 
 
 class Runs(TypedDict):
-    """What was run, feed by feed; `exit_code` is the worst of theirs."""
+    """The reports of all runs; `exit_code` is the gravest of theirs."""
 
     exit_code: int
     runs: Sequence[RunReport]
 
 
 class Run(TypedDict):
-    """A run as the state DB has it. `read` and `publish` balance; what it did not reach is null, and so is the end of one that
-    is at work. `pace`: how fast it sent, in numbers. `standing`: the entries that waited for a person when it ended, by the word
-    of `rows --state`; null for runs of versions before 0.2.
+    """A run as recorded in the state DB. `read` and `publish` balance; null: the run did not reach this step, or has not ended.
+
+    `pace`: figures of the sending speed. `standing`: the entries that waited for a person when the run ended, by the value of
+    `rows --state`; null for runs of versions before 0.2.
     """
 
     feed: str
@@ -67,11 +68,11 @@ class Run(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
+    """One run of one feed: its outcome and exit code, both accounts, the first rejected rows, the brakes that stopped it.
 
-    `notices`: what it noticed of the service as a whole. `held`: likely copies that were not ignored; `vanished`: rows that its
-    read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again; `standing`:
-    all entries that wait for a person, by the word of `rows --state`; `unmapped`: values that no lookup knows.
+    `notices`: findings about the service or source as a whole. `held`: likely copies that no person has ignored; `vanished`: rows
+    that this read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again;
+    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup.
     """
 
     feed: str
@@ -96,23 +97,23 @@ class RunReport:
 
 
 _SHOWN = 10
-"""So many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` has all of them."""
+"""How many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` lists all."""
 _SAY_WHAT_WAITS = frozenset({"done", "needs attention", "staged"})
-"""Runs that end so say in their message what waits for a person."""
+"""Outcomes whose message already names what waits for a person."""
 
 
 def run_document(run: RunRecord) -> Run:
-    """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
+    """Build the JSON document of a run; `runs RUN` adds the details of its stage."""
     return document_from(Run, run, feed=run.book.feed, destination=run.book.destination)
 
 
 def run_outcome(run: RunRecord) -> str:
-    """Return how it ended, or how far it has come."""
+    """Return the outcome of a run, or its phase if it has not ended."""
     return run.outcome or f"not ended ({run.phase.value})"
 
 
 def show_run(output: Output, run: RunRecord, indent: int = 0) -> None:
-    """Print a past run: when it started, its feed, how it ended, its whole id to copy; then what came of it."""
+    """Print a past run: start, feed, outcome, full id to copy; then its report."""
     started = run.started_at.isoformat(sep=" ", timespec="seconds")
     origin = f"(run {run.run_id}, launched by {run.launched_by})"
     output.note(f"{started}  {run.book.feed}  {run_outcome(run)}  {origin}", indent=indent)
@@ -122,7 +123,7 @@ def show_run(output: Output, run: RunRecord, indent: int = 0) -> None:
 def report_of(
     context: RunContext, feed: FeedName, run_id: str, outcome: RunOutcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
-    """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
+    """Return the report of a run; if the state DB has no record of it, from `outcome` or Dagster's status."""
     queries = LedgerQueries(context.engine)
     record = queries.run(context.settings.destination, feed, run_id)
     by_dagster = None if dagster_status in {"", "SUCCESS"} else _dagster_outcome(dagster_status)
@@ -131,17 +132,17 @@ def report_of(
     report = replace(report_from(record), unmapped=unmapped_of(queries, record.book, run_id))
     if by_dagster and report.exit_code == ExitCode.DONE:  # stopped between two steps
         report = _ended(report, by_dagster)
-    # Where the state DB could not be written, it does not know how its run ended.
+    # A run that could not write the state DB has no outcome there.
     return _ended(report, outcome) if outcome and record.outcome is None else report
 
 
 def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunReport:
-    """Return the report of a run that came to nothing but its outcome."""
+    """Return the report of a run of which only the outcome is known."""
     return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
 
 def report_from(record: RunRecord) -> RunReport:
-    """Return the report of a run as the state DB has it."""
+    """Return the report of a recorded run."""
     stage = record.stage_report
     message, hint = message_and_hint(record.message)
     return RunReport(
@@ -172,8 +173,11 @@ def _ended(report: RunReport, outcome: RunOutcome) -> RunReport:
 
 def _dagster_outcome(status: str) -> RunOutcome:
     if status == "CANCELED":
-        return RunOutcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
-    return RunOutcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
+        return RunOutcome(
+            "interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run it again to continue"
+        )
+    message = f"Dagster reports {status or 'no status'} for the run"
+    return RunOutcome("failed", ExitCode.ATTENTION, message, "see the run in the Dagster UI")
 
 
 def sent_in(report: RunReport) -> int:
@@ -183,20 +187,20 @@ def sent_in(report: RunReport) -> int:
 
 
 def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
-    """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
+    """Print reports: one JSON document, or for people the accounts and first rejected rows of each run."""
     output.document(Runs(exit_code=exit_code, runs=reports))
     for report in reports:
         show_report(output, report)
 
 
 def show_report(output: Output, report: RunReport) -> None:
-    """Print how one run went: the accounts, the first rejected rows, and what no lookup knows."""
+    """Print one run: its accounts, the first rejected rows, and the values that are in no lookup."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
     first, unmapped = rejections_table(report.rejections[:_SHOWN]), unmapped_table(report.unmapped[:_SHOWN])
     for what, count, option, (columns, lines) in (
         ("rejected rows", rejected, "--state rejected", first),
-        ("values that no lookup knows", len(report.unmapped), "--unmapped", unmapped),
+        ("values that are in no lookup", len(report.unmapped), "--unmapped", unmapped),
     ):
         more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
         if lines:
@@ -204,13 +208,13 @@ def show_report(output: Output, report: RunReport) -> None:
 
 
 def show_accounts(output: Output, report: RunReport) -> None:
-    """Print how one run went, in numbers that balance."""
+    """Print one run: its accounts, message and hint."""
     output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
     output.note(*_lines(report), indent=2)
 
 
 def _lines(report: RunReport) -> Iterator[str]:
-    """Yield the accounts, what no equation shows or what needs a person, how fast it went, how it ended, what would help."""
+    """Yield the sentences of a report: accounts, counts outside them, what waits for a person, pace, notices, message, hint."""
     if report.read:
         yield read_line(report.read)
     if report.skipped:
@@ -229,11 +233,11 @@ def _lines(report: RunReport) -> Iterator[str]:
     yield from (f"notice: {notice}" for notice in report.notices)
     yield from report.message.splitlines()
     if report.hint:
-        yield f"what would help: {report.hint}"
+        yield f"what to do: {report.hint}"
 
 
 def pace_line(numbers: Mapping[str, float]) -> str:
-    """Return the numbers as one line, "" where there are none, or nothing was sent."""
+    """Return the figures of the sending speed as one line, "" if nothing was sent."""
     if not numbers or not numbers["most_under_way"]:
         return ""
     terms = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
@@ -249,7 +253,7 @@ def pace_line(numbers: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """A value that a lookup of the mapping does not know, the nearest that it knows, and how many rows have it."""
+    """A value that is in no lookup of the mapping, a hint with the nearest known value, and the number of its rows."""
 
     column: str
     found: str
@@ -258,7 +262,7 @@ class Unmapped:
 
 
 def unmapped_table(values: Iterable[Unmapped]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-    """Return the columns and one line per value."""
+    """Return the columns and one line per value, for a table."""
     return ("column", "value", "rows", "hint"), [(one.column, one.found, one.count, one.hint) for one in values]
 
 
@@ -268,13 +272,13 @@ _MOST_ROWS = 50_000
 
 @dataclass(slots=True)
 class Misses:
-    """Unmapped values being counted; of more than 500 different ones the later are left out."""
+    """Counts values that are in no lookup: the first 500 distinct ones."""
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _hints: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, reasons: Iterable[Reason]) -> None:
-        """Count what one row is refused, or warned of, for."""
+        """Count the unmapped values among the reasons of one row's rejection or warning."""
         for reason in reasons:
             value = (reason.column or reason.field, reason.value or reason.found)
             is_counted = value in self._counts or len(self._counts) < _DISTINCT_VALUES
@@ -284,12 +288,12 @@ class Misses:
 
     @property
     def values(self) -> tuple[Unmapped, ...]:
-        """The unmapped values, the commonest first."""
+        """The unmapped values, the most frequent first."""
         return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
 
 
 def unmapped_of(queries: LedgerQueries, scope: FeedScope, run_id: str | None = None) -> tuple[Unmapped, ...]:
-    """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
+    """Return the unmapped values of rejected and warned rows: of one run, or of the last run that read the source."""
     misses = Misses()
     for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
         for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):

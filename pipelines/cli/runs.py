@@ -1,4 +1,4 @@
-"""`eventsync runs`: past runs and their accounts."""
+"""`eventsync runs`: lists past runs with their accounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if IS_WORKING:
 
 RunOrFeed = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN or FEED]", help="A run's id, or the beginning of one; or a feed.", autocompletion=run_words),
+    typer.Argument(metavar="[RUN or FEED]", help="The id of a run, or its beginning; or a feed.", autocompletion=run_words),
 ]
 
 
@@ -33,18 +33,18 @@ def runs(
     feed: Annotated[
         str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.", autocompletion=feed_words)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many runs, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many runs, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> int:
-    """List past runs with their accounts, which balance; or show one run in detail.
+    """List past runs with their accounts; or show one run in detail.
 
     For example:
 
-        # The latest
+        # The latest runs
         eventsync runs
-        # Those of one feed
+        # The runs of one feed
         eventsync runs lisbon-agenda
-        # One of them
+        # One run in detail
         eventsync runs 5f0c2a41
 
     Exit codes: 0, or 2 if there is no such run.
@@ -67,7 +67,7 @@ def runs(
 
 
 class PastRuns(TypedDict):
-    """The latest runs, youngest first."""
+    """The latest runs, newest first."""
 
     runs: Sequence[Run]
 
@@ -75,7 +75,7 @@ class PastRuns(TypedDict):
 if IS_WORKING:
 
     class OneRun(Run):
-        """One run in full: `stage` has what its read of the source came to."""
+        """One run in detail; `stage`: the report of its read of the source."""
 
         stage: StageReport | None
 
@@ -87,10 +87,10 @@ _REASONS_SHOWN = 20
 
 
 def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
-    """Return the run of an id, or of its beginning.
+    """Return the run with this id, or with an id that begins so.
 
     Raises:
-        ConfigError: no run, or more than one, begins with `word`.
+        ConfigError: no run, or more than one, matches.
     """
     runs = [run for run in reader.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
@@ -110,7 +110,7 @@ def _show_one(output: Output, run: RunRecord) -> int:
     output.note(f"service: {run.book.destination.replace('#', ', namespace ')}", _time(run), indent=2)
     if stage is None:
         return 0
-    counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, being over": stage.past}
+    counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, past events": stage.past}
     counts |= {"withdrawn": stage.withdrawn}
     output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
     if stage.brakes:
@@ -132,5 +132,5 @@ def _time(run: RunRecord) -> str:
     if run.finished_at is None:
         return f"phase: {run.phase.value}"
     took_s = (run.finished_at - run.started_at).total_seconds()
-    took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
+    took = f"took {written(took_s)} s" if took_s >= 0 else "duration unknown (the clock was set back during the run)"
     return f"{took}, exit code {run.exit_code}"

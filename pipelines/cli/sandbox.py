@@ -1,4 +1,4 @@
-"""`eventsync sandbox`: the local service alone, for rehearsals."""
+"""`eventsync sandbox`: runs the local sandbox service."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ if IS_WORKING:
 
 
 def sandbox(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
-    state: Annotated[Path | None, typer.Option(help="Folder that survives a restart; in memory without it.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 0,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the service's state (default: in memory, lost when it stops).")
+    ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", "--keys", help="Secret of the default API key; a new one without it.")
+        str | None, typer.Option("--key", "--keys", help="Secret of the default API key (default: a new one).")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="Limit on creating events, for example 20/s.")] = None,
-    switches: Annotated[list[str] | None, typer.Option("--set", help="A switch, as NAME=VALUE; may be repeated.")] = None,
+    switches: Annotated[list[str] | None, typer.Option("--set", help="Set a switch, as NAME=VALUE; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a faithful local copy of the service until it is interrupted.
+    """Run a local copy of the Event Publishing service until Ctrl-C.
 
-    Start it, and point a shell at it:
+    Start it, and set the environment of another shell:
 
         eventsync sandbox --port 8765 --state .eventsync/sandbox --key rehearsal
         export EVENT_API_BASE_URL=http://127.0.0.1:8765 EVENT_API_KEY=rehearsal
 
-    Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
+    Simulate trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
     """
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
 
@@ -50,12 +52,12 @@ def sandbox(
     try:
         serve(Address(port=port), state, parse_switches(wanted), key, announce)
     except (SwitchError, StateInUseError, OSError) as refusal:
-        raise ConfigError(f"the sandbox cannot start: {refusal}", hint="its switches: docs/sandbox.md") from refusal
+        raise ConfigError(f"the sandbox cannot start: {refusal}", hint="docs/sandbox.md lists its switches") from refusal
     return 0
 
 
 class SandboxAnnouncement(TypedDict):
-    """Where the sandbox listens, the secret of its default key, and the process to signal."""
+    """The address of the sandbox, the secret of its default key, and the process to signal."""
 
     base_url: str
     api_key: str

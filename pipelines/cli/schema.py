@@ -1,4 +1,4 @@
-"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts."""
+"""`eventsync schema`: prints JSON Schemas of mapping files, for editors, and of `--json` documents, for scripts."""
 
 from __future__ import annotations
 
@@ -28,30 +28,36 @@ if IS_WORKING:
 
 
 def schema(
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the schema to FILE instead of printing it.")
+    ] = None,
     document: Annotated[
-        str | None, typer.Option("--document", metavar="VERB", help="The schema of what this verb prints with --json.")
+        str | None,
+        typer.Option("--document", metavar="VERB", help="The schema of the document that this command prints with --json."),
     ] = None,
     documents: Annotated[
-        Path | None, typer.Option("--documents", metavar="FOLDER", help="Write those of all verbs, a file for each.")
+        Path | None,
+        typer.Option("--documents", metavar="FOLDER", help="Write the schemas of all commands' documents, one file each."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print the JSON Schema of mapping files: completion and red underlines for your editor; or that of `--json` documents.
+    """Print the JSON Schema of mapping files, for completion and checks in your editor; or that of `--json` documents.
 
     For example:
 
-        # Beside your mapping files
+        # For your editor, beside the mapping files
         eventsync schema --out mappings/eventsync.schema.json
-        # Then begin each file with
+        # Then start each mapping file with
         # yaml-language-server: $schema=../eventsync.schema.json
-        # What a script reads of a run
+        # The document of `eventsync run --json`
         eventsync schema --document run
 
-    Exit codes: 0, or 2 if FILE or FOLDER cannot be written or there is no such VERB.
+    Exit codes: 0 done, 2 FILE or FOLDER cannot be written, or there is no such VERB.
     """
     if documents is not None and (document is not None or out is not None):
-        raise ConfigError("--documents writes all schemas, and takes neither --document nor --out", hint="leave out the others")
+        raise ConfigError(
+            "--documents writes all schemas and cannot be combined with --document or --out", hint="leave out the others"
+        )
     output = Output(json=as_json)
     if documents is not None:
         for verb in DOCUMENTS:
@@ -60,15 +66,15 @@ def schema(
         output.note(f"{len(DOCUMENTS)} schemas are written to {documents}")
         return 0
     if document is not None and document not in DOCUMENTS:
-        hint = did_you_mean(document, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
-        raise ConfigError(f"--document {document}: no verb of this name prints a document", hint=hint)
+        hint = did_you_mean(document, DOCUMENTS) or f"use one of {', '.join(DOCUMENTS)}"
+        raise ConfigError(f"--document {document}: no command of this name prints a document", hint=hint)
     found = feed_json_schema() if document is None else document_schema(document)
     if out is None:
         sys.stdout.write(_text(found))
         return 0
     _write(found, out, "--out")
     output.document(SchemaFile(schema=out.resolve()))
-    usage = "" if document else f"; begin your mapping files with\n# yaml-language-server: $schema={out.name}"
+    usage = "" if document else f"; start your mapping files with\n# yaml-language-server: $schema={out.name}"
     output.note(f"{out} is written{usage}")
     return 0
 
@@ -85,7 +91,7 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 class SchemaFile(TypedDict):
-    """The file that a JSON Schema was written to; printed, the schema itself is the document."""
+    """The file or folder that schemas were written to; without --out, the schema itself is the document."""
 
     schema: Path
 
@@ -121,12 +127,13 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "status": ("Status",),
     "vocabulary": ("VocabularyPage",),
 }
-"""The types of each verb's documents in its module: which of several it is depends on what was asked for. A document never has
-keys that its type does not name; new ones may come with a new version."""
+"""The types of each verb's documents in its module; the options given decide which of several is printed. A document never has
+keys that its type does not name; a new version may add keys.
+"""
 
 
 def document_schema(verb: str) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what a verb prints with --json: its own document, or that of an error."""
+    """Return the JSON Schema (draft 2020-12) of a verb's `--json` document, or of the error document instead."""
     module = import_module(f"pipelines.cli.{verb.partition(' ')[0]}")
     kinds = reduce(or_, [*(getattr(module, name) for name in DOCUMENTS[verb]), ErrorDocument])
     schema = TypeAdapter(kinds).json_schema(mode="serialization", schema_generator=_AsPrinted)
@@ -134,23 +141,23 @@ def document_schema(verb: str) -> dict[str, Any]:
 
 
 def file_name(verb: str) -> str:
-    """Return how the file with a verb's schema is called."""
+    """Return the name of the schema file of a verb."""
     return f"{verb.replace(' ', '-')}.schema.json"
 
 
 if IS_WORKING:
 
     class _AsPrinted(GenerateJsonSchema):
-        """Describes documents as they are printed: every field of a dataclass is required; titles and defaults are left out."""
+        """Describes documents as printed: every field of a dataclass is required; titles and defaults are left out."""
 
         def field_is_required(self, field: Any, total: bool) -> bool:  # as pydantic calls it
-            """Return False only for what a TypedDict marks as not required."""
+            """Return False only for keys that a TypedDict marks as not required."""
             return field["type"] in {"dataclass-field", "model-field"} or super().field_is_required(field, total)
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # pydantic's method
-            """Return False."""
+            """Return False: titles are left out."""
             return False
 
         def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-            """Leave out defaults: they are how we make documents, not what stands in one."""
+            """Leave out the default: every key is printed."""
             return self.generate_inner(schema["schema"])

@@ -1,4 +1,4 @@
-"""The processes that the demo and the UI start here: a sandbox service; Dagster's code server, webserver and daemon."""
+"""The processes that the demo and the UI start: a sandbox service; Dagster's code server, webserver and daemon."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ SANDBOX = "sandbox"
 
 @contextmanager
 def demo_service(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
-    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`.
+    """Empty the demo's folder and run a sandbox there; yield it with an environment that points to it and to `feeds`.
 
     Raises:
-        ConfigError: the folder holds anything but an earlier demo, or cannot be made.
+        ConfigError: the folder has other contents than a demo, or cannot be created.
     """
     home = folder.resolve()
     try:
         if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
-            raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
+            raise ConfigError(f"{home} is not empty and holds no demo", hint="choose an empty or new folder with --folder")
         shutil.rmtree(home, ignore_errors=True)
         make_private_folder(home)
     except OSError as error:
-        raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
+        raise ConfigError(f"{home} cannot be created: {error.strerror}", hint="choose another folder with --folder") from error
     with running_sandbox(home / SANDBOX) as sandbox:
         environ = {
             **os.environ,
@@ -63,9 +63,9 @@ def demo_service(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Runn
 
 
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
-    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`.
+    """Run the Dagster UI until Ctrl-C, and reload it when mapping files change; print its address and further `lines`.
 
-    Where a port is set for it, the numbers of `eventsync metrics` are served as well.
+    Also serve the metrics if a port is configured for them.
     """
     output = Output()
     seen = read_folder_version(settings.feeds)
@@ -99,7 +99,7 @@ load_from:
 
 
 class RunningSandbox(NamedTuple):
-    """A running sandbox: where it listens, and the secret of its default key."""
+    """The address of a running sandbox, and the secret of its default key."""
 
     base_url: str
     api_key: str
@@ -107,25 +107,25 @@ class RunningSandbox(NamedTuple):
 
 @contextmanager
 def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
-    """Run a sandbox that keeps its state in `folder`, for the length of the block.
+    """Run a sandbox with its state in `folder` during the block; yield its address and key.
 
     Raises:
-        TransientError: it did not start; its own words are on stderr.
+        TransientError: it did not start; its output is on stderr.
     """
     command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
     with _running(command, os.environ, stdout=subprocess.PIPE) as process:
         line = process.stdout.readline() if process.stdout else b""
         if not line:
-            raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
+            raise TransientError("the sandbox did not start", hint="its error is printed above; is the port taken?")
         announced = json.loads(line)
         yield RunningSandbox(announced["base_url"], announced["api_key"])
 
 
 @contextmanager
 def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterator[str]:
-    """Run a Dagster code server, webserver and daemon on this machine, for the length of the block; yields the UI's address.
+    """Run a Dagster code server, webserver and daemon during the block; yield the UI's address.
 
-    One code server for both: the feeds are loaded once, and a reload is seen by the webserver and the daemon alike.
+    Webserver and daemon share one code server: the feeds are loaded once, and both see a reload.
 
     Raises:
         TransientError: the UI did not answer in time.
@@ -139,7 +139,7 @@ def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterat
             command = [str(Path(sys.executable).parent / program), *words, "--log-level", "warning"]
             return children.enter_context(_running(command, environ, stdout=log, stderr=log))
 
-        # One after another: two processes that make the storage of a fresh home at once stumble over each other.
+        # One after another: two processes that create the storage of a new home at once fail.
         code = ("code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port))
         _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", LOCATION), log_path)
         with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
@@ -158,7 +158,7 @@ def _is_open(port: int) -> bool:
 
 
 def free_port(preferred: int) -> int:
-    """Return the preferred loopback port, or a free one where it is taken."""
+    """Return the preferred loopback port, or a free one if it is taken."""
     for port in (preferred, 0):
         try:
             with socket.create_server(("127.0.0.1", port)) as server:
@@ -173,12 +173,12 @@ def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], lo
     while not is_there():
         if process.poll() is not None or time.monotonic() - started > READY_S:
             raise TransientError(f"the Dagster UI did not start; its log is {log}")
-        time.sleep(0.2)  # noqa: TID251  # another process is waited for by asking
+        time.sleep(0.2)  # noqa: TID251  # another process: only polling shows its state
 
 
 @contextmanager
 def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in a session of its own, so that Ctrl-C reaches us first; stop it when the block ends."""
+    """Start a process in its own session, so that Ctrl-C reaches only us; stop it when the block ends."""
     with subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams) as process:  # type: ignore[call-overload]  # noqa: S603  # our own programs
         try:
             yield process

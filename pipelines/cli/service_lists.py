@@ -1,4 +1,4 @@
-"""Ask the service about itself while a person waits: few attempts, no long pauses."""
+"""Ask the service for its lists while a person waits: few attempts, no long pauses."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswers:
-    """What the service answered to each question, or the error. `key_tail` names the key by its last characters.
+    """The service's answer to each question, or the error. `key_tail`: the last characters of the key.
 
-    `probe`: the answer to an event without any field, None where none was sent.
+    `probe`: the answer to an empty event, None if none was sent.
     """
 
     channels: dict[str, int] | SyncError
@@ -44,16 +44,16 @@ class ServiceAnswers:
 
     @property
     def refusal(self) -> SyncError | None:
-        """Why the service answered nothing at all, None if it answered anything."""
+        """The error if the service answered neither list, else None."""
         if isinstance(self.channels, SyncError) and isinstance(self.classifications, SyncError):
             return self.channels
         return None
 
 
 def ask_service(settings: Settings, *, is_page_asked: bool = False, is_probing: bool = False) -> ServiceAnswers:
-    """Ask for the lists, and for the service's own page; with `is_probing`, also send an event without any field.
+    """Ask for both lists; with `is_page_asked` for the OpenAPI page too, with `is_probing` also send an empty event.
 
-    Never raises for an answer. Where neither list is answered, nothing more is asked.
+    An error is returned in place of the answer. If neither list is answered, nothing more is asked.
     """
 
     async def ask() -> ServiceAnswers:
@@ -84,9 +84,9 @@ async def _or_error(question: Awaitable[T]) -> T | SyncError:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLists:
-    """What a mapping is resolved against, and why that is not what the service says, if it is not.
+    """The lists that a mapping is compiled with; `why_offline`: why they are not the service's own, "" if they are.
 
-    `to_fill_in`: the places of the mapping file where `fill-in` stands, which is taken for a known slug.
+    `to_fill_in`: the places of the mapping file where `fill-in` stands, which passes as a known slug.
     """
 
     directory: Directory
@@ -95,19 +95,19 @@ class ResolvedLists:
 
     @property
     def lists(self) -> Literal["live", "offline"]:
-        """`live` or `offline`, for scripts."""
+        """`live` if the lists are the service's own, else `offline`."""
         return "offline" if self.why_offline else "live"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What people have to know about what they see."""
-        offline = f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
-        stands_in = f"until that is filled in, `{FILL_IN}` passes here for a known slug, and nothing can be sent"
+        """Sentences about missing lists and values to fill in."""
+        offline = f"offline ({self.why_offline}): channel ids are placeholders, classifications are not checked"
+        stands_in = f"`{FILL_IN}` is accepted here as a slug; replace it before a run"
         return (*([offline] if self.why_offline else ()), *map(str, self.to_fill_in), *([stands_in] if self.to_fill_in else ()))
 
 
 def known_lists(settings: Settings, mapping: FeedMapping) -> ResolvedLists:
-    """Ask the service, if one is configured; one that does not answer is no error here, and its list accepts everything."""
+    """Ask the configured service for its lists; without an answer, return lists that accept everything."""
     is_open = (one for one in mapping.warnings if f'"{FILL_IN}"' in one.message)
     to_fill_in = tuple(replace(one, path=shown_path(one.path)) for one in is_open)
     if not settings.base_url or not settings.api_key.get_secret_value():

@@ -1,4 +1,4 @@
-"""`eventsync state`: verify, export, import, migrate the state DB as a whole, or rename its service."""
+"""`eventsync state`: verifies, exports, imports or migrates the state DB, or renames its service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if IS_WORKING:
 
 
 class Verified(TypedDict):
-    """What was looked at, and everything that is not as it must be."""
+    """What was checked, and every finding."""
 
     state_db: str
     schema: str | None
@@ -37,7 +37,7 @@ class Verified(TypedDict):
 
 
 class Exported(TypedDict):
-    """The file that the state DB was written to, with the number of rows of each table."""
+    """The file that the state DB was written to, and the number of rows of each table."""
 
     state_db: str
     file: Path
@@ -46,7 +46,7 @@ class Exported(TypedDict):
 
 
 class Imported(TypedDict):
-    """The file that the state DB was filled from."""
+    """The file that the state DB was filled from, and the number of rows of each table."""
 
     state_db: str
     file: Path
@@ -57,13 +57,13 @@ FromTo = TypedDict("FromTo", {"from": str, "to": str})
 
 
 class Migrated(FromTo):
-    """From where to where the state DB was moved."""
+    """The old and the new address of the state DB, and the number of rows of each table."""
 
     rows: Mapping[str, int]
 
 
 class RenamedService(FromTo):
-    """From where to where a service has moved, the feeds that moved with it, and how many rows of each table."""
+    """The old and the new address of the service, the feeds that moved, and the number of rows of each table."""
 
     state_db: str
     feeds: tuple[str, ...]
@@ -71,17 +71,17 @@ class RenamedService(FromTo):
 
 
 def verify(as_json: AsJson = False) -> int:
-    """Look at the whole state DB: its file, its tables, every entry of the ledger, the accounts of every run.
+    """Check the whole state DB: its file, its tables, every entry of the ledger, the accounts of every run.
 
     For example:
 
-        # All of it
+        # As a table
         eventsync state verify
         # For a script, before a backup
         eventsync state verify --json
 
-    Keys are made anew from namespace, feed and row key, bodies compared with their fingerprints; no event id may stand
-    twice. Changes nothing. Exit codes: 0 all is as it must be, 1 not all (each finding is listed), 2 and 6 as for `run`.
+    Derives each idempotency key again from namespace, feed and row key, compares bodies with their fingerprints, and looks for
+    event ids used twice. Changes nothing. Exit codes: 0 no findings, 1 findings (each is listed), 2 and 6 as for `run`.
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
@@ -89,50 +89,51 @@ def verify(as_json: AsJson = False) -> int:
         found = None if engine is None else examine(engine)
     if found is None:
         output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
+        output.note(f"there is no state DB at {name} yet: the first run creates it")
         return ExitCode.DONE
     output.document(document_from(Verified, found, state_db=name))
     summary = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
     if not found.findings:
-        output.note(f"{summary}: all is as it must be")
+        output.note(f"{summary}: no findings")
         return ExitCode.DONE
     rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
-    output.table(f"{summary}: {counted(len(rows), 'finding')}", ("what", "feed", "row or run", "finding"), rows)
-    output.note("findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync")
+    output.table(f"{summary}: {counted(len(rows), 'finding')}", ("check", "feed", "row or run", "finding"), rows)
+    output.note("findings in the file or its tables: restore a backup; any other finding is a bug of eventsync: please report it")
     return ExitCode.ATTENTION
 
 
 def compact(as_json: AsJson = False) -> int:  # noqa: ARG001  # scripts of 0.1 may pass --json; the error is then a document
-    """Gone since 0.2: it packed the bodies of delivered rows, which are stored as they were sent again.
+    """Removed in 0.2: it compressed the bodies of delivered rows, which are now stored uncompressed.
 
     For example:
 
-        # In its place, to make the state DB smaller
+        # Instead, to make the state DB smaller
         eventsync prune --older-than 90d
 
-    Scripts that call it can drop the call: nothing needs it. Exit code: 2.
+    Remove the call from scripts; nothing replaces it. Exit code 2.
     """
     raise ConfigError(
-        "`state compact` is gone: bodies are stored as they were sent, and nothing needs to be packed",
-        hint="drop the call; `eventsync prune --older-than 90d` removes history",
+        "`state compact` was removed in 0.2: bodies are stored uncompressed",
+        hint="remove the call; `eventsync prune --older-than 90d` deletes history",
     )
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet, for example state.ndjson.gz.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, for example state.ndjson.gz.")],
     as_json: AsJson = False,
 ) -> int:
-    """Write the whole state DB to one file, from which any SQLite or PostgreSQL can be filled.
+    """Write the whole state DB to one file, which can be imported into SQLite or PostgreSQL.
 
     For example:
 
-        # A backup, while runs are at work
+        # A backup, also during runs
         eventsync state export backup.ndjson.gz
         # What is in it
         zcat backup.ndjson.gz | head
 
-    It holds what was so at one moment, with a sum for each table; keys of the service are never in it, bodies and raw cells
-    of partners are: only its owner can read it. Exit codes: 0 done, 2 and 6 as for `run`; cut short, it leaves no file.
+    The file is a snapshot of one moment, with a checksum for each table. It never contains API keys, but it contains bodies and
+    partners' raw cells: only its owner can read it. Exit codes: 0 done, 2 and 6 as for `run`. An interrupted export leaves no
+    file.
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
@@ -144,18 +145,18 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `eventsync state export` has written.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `eventsync state export` has written.")],
     as_json: AsJson = False,
 ) -> int:
-    """Fill the state DB at EVENTSYNC_STATE_URL, which must be empty, from such a file.
+    """Fill the empty state DB at EVENTSYNC_STATE_URL from an exported file.
 
     For example:
 
-        # Into a file that is not there yet
+        # Into a new SQLite file
         EVENTSYNC_STATE_URL=sqlite:///restored.db eventsync state import backup.ndjson.gz
 
-    All of it or nothing: the sums in the file are compared, and what was written is read back. Exit codes: 0 done, 2 the
-    file is damaged or the state DB is not empty, 6 as for `run`.
+    Everything is imported, or nothing: the file's checksums are compared, and the written rows are read back. Exit codes: 0 done,
+    2 the file is damaged or the state DB is not empty, 6 as for `run`.
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
@@ -164,28 +165,28 @@ def import_(
     with opened_database(settings.state_url) as engine, output.progress("writing rows, then reading them back") as bar:
         done = import_from(engine, file, bar.advance)
     output.document(Imported(state_db=name, file=file, rows=done))
-    advice = "what was written was read back and is the same; `eventsync state verify` looks at what it says"
+    advice = "the written rows were read back and are equal; `eventsync state verify` checks their contents"
     return _show(output, f"{file} → {name}", done, advice)
 
 
 def migrate(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="Where to: the address of an empty state DB, as EVENTSYNC_STATE_URL.")
+        str, typer.Argument(metavar="URL", help="The address of an empty state DB, written like EVENTSYNC_STATE_URL.")
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Move the state DB from EVENTSYNC_STATE_URL to another place: from SQLite to PostgreSQL, or back.
+    """Copy the state DB from EVENTSYNC_STATE_URL to another address: from SQLite to PostgreSQL, or back.
 
     For example:
 
-        # From one machine's file to a server; the password comes from PGPASSWORD or ~/.pgpass
+        # From a file to a server; the password is read from PGPASSWORD or ~/.pgpass
         eventsync state migrate postgresql://eventsync@db.example/eventsync
         # From then on
         export EVENTSYNC_STATE_URL=postgresql://eventsync@db.example/eventsync
 
-    Every feed is held meanwhile, so that no run begins; the copy is compared with its original, row by row. The original stays as
-    it is: take it away afterwards, so that no run goes on with it. Exit codes: 0 done, 2 the other place is not empty or
-    cannot be used, 4 a run is at work, 6 as for `run`; cut short, nothing has changed.
+    Holds every feed meanwhile, so that no run starts, and compares the copy with the original row by row. The original is not
+    changed: delete it afterwards, so that no run uses it. Exit codes: 0 done, 2 the new state DB is not empty or cannot be used,
+    4 a run is at work, 6 as for `run`. An interrupted migration changes nothing.
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
@@ -201,8 +202,8 @@ def migrate(
         done = migrate_database(source, target, now, bar.expect, bar.advance)
     output.document({"from": name, "to": there, "rows": done})
     advice = (
-        f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
-        f"and take {name} away: a run that goes on with it would not know what the others have sent"
+        f"every row was copied and compared. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
+        f"and delete {name}: a run that still uses it does not know what other runs have sent"
     )
     return _show(output, f"{name} → {there}", done, advice)
 
@@ -210,22 +211,22 @@ def migrate(
 def rename(
     service: Annotated[
         tuple[str, str],
-        typer.Option(metavar="OLD NEW", help="The address of the service until now, and from now on, as EVENT_API_BASE_URL."),
+        typer.Option(metavar="OLD NEW", help="The old and the new address of the service, written like EVENT_API_BASE_URL."),
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Record that the service has moved to another address, so that no row is new to it.
+    """Record that the service has a new address, so that no row is sent to it again.
 
     For example:
 
-        # The service has another host name
+        # The service has a new host name
         eventsync state rename --service https://api.old.example https://api.new.example
         # From then on
         export EVENT_API_BASE_URL=https://api.new.example
 
-    The feeds, their rows, images and backfills of all namespaces at the old address are those of the new one, and every key
-    stays what it was. It is refused where the state DB knows rows at the new address already. Exit codes: 0 done, 2 nothing
-    is known of the old address or rows are known of the new one, 4 a run is at work, 6 as for `run`.
+    Moves feeds, rows, images and backfills of all namespaces to the new address; idempotency keys do not change. Exit codes:
+    0 done, 2 the state DB has nothing of the old address, or has rows of the new one already, 4 a run is at work, 6 as for
+    `run`.
     """
     old, new = service
     settings, output = current_settings(), Output(json=as_json)
@@ -243,20 +244,20 @@ _COLUMNS = ("table", "rows")
 
 @contextmanager
 def _present(settings: Settings) -> Iterator[StateDb]:
-    """Open the state DB, which must be there."""
+    """Open the state DB. Raises `ConfigError` if there is none."""
     with existing_database(settings.state_url) as engine:
         if engine is None:
             name = shown_url(settings.state_url)
-            raise ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the one that is meant")
+            raise ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the address of the state DB")
         yield engine
 
 
 def _show(output: Output, title: str, done: dict[str, int], *advice: str) -> int:
     rows = [(table, count) for table, count in done.items() if count]
-    output.table(title, _COLUMNS, [*rows, ("in all", sum(done.values()))])
+    output.table(title, _COLUMNS, [*rows, ("total", sum(done.values()))])
     output.note(*advice)
     return ExitCode.DONE
 
 
-HELP = "The state DB as a whole: sound, saved, moved."
+HELP = "Verify, export, import or migrate the state DB."
 COMMANDS = (verify, compact, export, import_, migrate, rename)

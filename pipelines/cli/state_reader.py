@@ -1,6 +1,6 @@
-"""Open the state DB for a command, at the configured service, or at all services that it knows where none is configured.
+"""Open the state DB for a command: at the configured service, or at all recorded services if none is configured.
 
-Where there is no state DB, none is created.
+A missing state DB is not created.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError, SyncError
+from mappings.outcome import RowLocation
 from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import Language, PublishPolicy
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """What a command may read. `engine` is None where nothing was ever run; `destination` None: all."""
+    """The state DB and settings of a command. `engine` is None if nothing was ever run; `destination` None means all."""
 
     settings: Settings
     engine: StateDb | None
@@ -43,31 +44,32 @@ class StateReader:
 
     @property
     def queries(self) -> LedgerQueries:
-        """What the ledger shows of feeds; only to be asked about one that was run."""
+        """Queries on the ledger; only for a feed that was run."""
         return LedgerQueries(cast("StateDb", self.engine), now)
 
     def statuses(self, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
-        """Return where each feed stands, or one feed, at every destination in question."""
+        """Return the status of each feed, or of one feed, at every destination in scope."""
         return self.queries.status(destination=self.destination, feed=feed) if self.engine else ()
 
     def runs(self, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
-        """Return the latest runs, youngest first."""
+        """Return the latest runs, newest first."""
         return self.queries.runs(destination=self.destination, feed=feed, limit=limit) if self.engine else ()
 
     def elsewhere(self) -> tuple[str, ...]:
-        """Return the destinations that the state DB knows beside the one in question."""
+        """Return the recorded destinations outside the configured one."""
         known = self.queries.known() if self.engine and self.destination else ()
         return tuple(sorted({scope.destination for scope in known} - {self.destination}))
 
     def elsewhere_sentence(self) -> str:
-        """Say where else there is something to see, "" if nowhere."""
+        """Return a sentence that names the other services with runs, "" if there are none."""
         known = ", ".join(destination.partition("#")[0] for destination in self.elsewhere())
-        return f"the state DB knows runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
+        return f"the state DB has runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
 
     def estranged(self, feed: FeedName | None = None) -> tuple[str, ...]:
-        """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there.
+        """Return sentences about rows delivered under a feed name or namespace that is no longer used, with the way to reconnect
+        them.
 
-        Nothing is said to a `feed` that has delivered rows here itself.
+        Empty for a `feed` that has delivered rows itself.
         """
         if self.engine is None or self.destination is None or not self.settings.feeds.is_dir():
             return ()
@@ -75,18 +77,18 @@ class StateReader:
             return ()
         folder = load_folder(self.settings.feeds)
         if folder.broken:
-            return ()  # a file that cannot be read may be the one
+            return ()  # one of these files may be the missing feed
         feeds = {str(mapping.feed) for mapping in folder.feeds}
         return tuple(
-            f"{one.feed} never delivered in this namespace, and {one.rows:,} of its rows are at the service from namespace"
-            f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
+            f"{one.feed} has delivered nothing in this namespace, but {one.rows:,} of its rows in namespace {one.namespace}:"
+            f" set EVENTSYNC_NAMESPACE={one.namespace}"
             if one.namespace
-            else f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
+            else f"feed {one.feed} has {one.rows:,} upcoming events and no mapping file: restore a file with `feed: {one.feed}`"
             for one in find_orphaned_feeds(self.engine, self.destination, feeds, now())
         )
 
     def find_feed(self, word: str) -> tuple[FeedName, FeedScope | None]:
-        """Return the feed that a word means, one that was run or one of the configured folder, and its ledger if it ever ran.
+        """Return the name of a feed that was run or is in the folder, and its ledger, None if it never ran.
 
         Raises:
             ConfigError: there is no such feed; or it ran at several destinations, and none is configured.
@@ -99,26 +101,26 @@ class StateReader:
         return name, scopes[0] if scopes else None
 
     def feed_name(self, word: str) -> FeedName:
-        """Return the feed that a word means. Raises `ConfigError` where there is none."""
+        """Return the name of a feed that was run or is in the folder. Raises `ConfigError` if there is none."""
         return FeedName(word) if self.scopes_of(word) else one_feed(self.settings, word).feed
 
     def language(self, feed: FeedName) -> Language:
-        """Return the language of a feed's pages and files: English where no mapping file that can be read says another."""
+        """Return the language of a feed's pages and files; English if its mapping file cannot be read."""
         with suppress(SyncError):
             return one_feed(self.settings, feed).language
         return "en"
 
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
-        """Return the ledgers of one feed, at every destination in question."""
+        """Return the ledgers of one feed, at every destination in scope."""
         return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.engine else ()
 
 
 @contextmanager
 def open_state(*, upgrades: bool = True) -> Iterator[StateReader]:
-    """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
+    """Open the state DB during the block, if there is one; `upgrades` False leaves its schema unchanged.
 
     Raises:
-        SyncError: there is a state DB, and it cannot be opened.
+        SyncError: the state DB exists and cannot be opened.
     """
     settings = current_settings()
     destination = settings.destination if settings.base_url else None
@@ -128,7 +130,7 @@ def open_state(*, upgrades: bool = True) -> Iterator[StateReader]:
 
 @dataclass(frozen=True, slots=True)
 class FeedSession:
-    """A feed at one destination, to be read and decided about."""
+    """One feed at one destination, for reading and for decisions."""
 
     settings: Settings
     queries: LedgerQueries
@@ -141,7 +143,7 @@ class FeedSession:
 
     @contextmanager
     def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
-        """Hold the feed for the length of the block, and other feeds with it.
+        """Hold the leases of the feed and of `others` during the block; yield the decisions on the feed.
 
         Raises:
             HeldByAnotherError: a run holds one of them.
@@ -168,18 +170,18 @@ class FeedSession:
     def _ledger(self, scope: FeedScope) -> Ledger:
         from state.ledger.ledger import Ledger
 
-        # The ledger's own namespace: a person may decide where no service is configured.
+        # The ledger's namespace, not the configured one: decisions need no configured service.
         return Ledger(self.engine, scope.destination, scope.feed, namespace=split_destination(scope.destination)[1], now=now)
 
     def policy(self) -> PublishPolicy:
-        """Return how the feed is published; the defaults where its mapping file cannot be read now."""
+        """Return the publishing policy of the feed; the default one if its mapping file cannot be read."""
         try:
             return one_feed(self.settings, self.scope.feed).publish
         except ConfigError:
             return PublishPolicy()
 
     def find(self, row_keys: Iterable[RowKey]) -> list[RowRecord]:
-        """Return the rows that have these keys, or were ever met under them, each once.
+        """Return the rows that have or had these keys, each once.
 
         Raises:
             ConfigError: there is no such row, or a key may mean several.
@@ -194,30 +196,32 @@ class FeedSession:
         return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
 
     def _unknown(self, row_keys: Iterable[str]) -> ConfigError:
-        """Return the error that there are no such rows, with those that are spelt alike."""
-        feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
-        near = " ".join(f"{key}: {hint}" for key in missing if (hint := did_you_mean(key, known)))
-        hint = near or f"`eventsync rows {feed}` shows the keys; a rejected row is mended in its source"
-        return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger, nor held", hint=hint)
+        """Return the error for row keys that do not exist; its hint has similar keys, and the key of a row named by its place."""
+        feed, missing, known = self.scope.feed, list(row_keys), dict(self.queries.places(self.scope))
+        there = {name: key for key, place in known.items() for name in RowLocation(place).names.intersection(missing)}
+        hints = {key: f"that row has the key {there[key]}" if key in there else did_you_mean(key, known) for key in missing}
+        near = " ".join(f"{key}: {hint}" for key, hint in hints.items() if hint)
+        hint = near or f"`eventsync rows {feed}` shows the keys; correct a rejected row in its source"
+        return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger", hint=hint)
 
 
 @contextmanager
 def open_feed_session(word: str) -> Iterator[FeedSession]:
-    """Open a feed by a person's word for the length of the block.
+    """Open a feed for decisions during the block.
 
     Raises:
-        ConfigError: there is no such feed, or nothing of it was ever staged here.
+        ConfigError: there is no such feed, or nothing of it was ever staged.
         SyncError: the state DB cannot be opened.
     """
     with open_state() as reader:
         name, scope = reader.find_feed(word)
         if scope is None:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
-            raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
+            raise ConfigError(f"{name} has not run yet, so there is nothing to decide", hint=hint)
         yield FeedSession(reader.settings, reader.queries, scope)
 
 
 def typed_key(word: str) -> RowKey:
-    """Return a row key as a person has typed or pasted it: a keyboard may compose characters in another way."""
-    readable = word.encode("utf-8", "replace").decode()  # bytes that are no text have no row
+    """Return a row key as typed or pasted, normalised (NFC): keyboards compose characters differently."""
+    readable = word.encode("utf-8", "replace").decode()  # undecodable bytes match no row
     return RowKey(unicodedata.normalize("NFC", readable).strip())

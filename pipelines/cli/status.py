@@ -1,4 +1,4 @@
-"""`eventsync status`: where the feeds stand."""
+"""`eventsync status`: shows the state of the feeds."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ if IS_WORKING:
     from state.queries import FeedStatus, LeaseHolder, RunRecord
 
 OneFeedOrAll = Annotated[
-    str | None, typer.Argument(metavar="[FEED]", help="One feed; all without it.", autocompletion=feed_words)
+    str | None, typer.Argument(metavar="[FEED]", help="One feed (default: all feeds).", autocompletion=feed_words)
 ]
 
 
 def status(
     feed: OneFeedOrAll = None,
-    runs: Annotated[int | None, typer.Option("--runs", min=0, metavar="N", help="Also the last N runs of each feed.")] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=0, metavar="N", help="Also show the last N runs of each feed.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show where the feeds stand: a line for each; of one feed rows by state, what waits and what would help, the last run.
+    """Show the state of all feeds, one line each; of one feed the rows by state, what waits for a person, and the last run.
 
     For example:
 
-        # Every morning: which feeds need attention
+        # Which feeds need attention
         eventsync status
-        # What one of them needs
+        # What one feed needs
         eventsync status lisbon-agenda
-        # How its last runs went
+        # Its last runs
         eventsync status lisbon-agenda --runs 5
 
-    Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
-    --runs says how many. Exit codes: 0, or 2 if there is no such feed.
+    Only the state DB is read; no key and no service is needed. With --json, --runs is 3 by default, and 10 for one feed. Exit
+    codes: 0 done, 2 there is no such feed.
     """
     output = Output(json=as_json)
     with open_state() as reader:
@@ -67,15 +69,16 @@ def status(
             for run in some:
                 show_run(output, run, indent=4)
     if not feeds:
-        output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet", *filter(None, [advice]))
+        output.note(f"{name} has not run yet" if name else "no feed has run here yet", *filter(None, [advice]))
     return 0
 
 
 class FeedStanding(TypedDict):
-    """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
-    would `help`; `set_aside`: entries that a person has
-    ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
-    `slices_left`: of backfills that are open.
+    """The state of a feed. `counts`: rows by state; `waiting`: rows that wait for a person, by the value of `rows --state`;
+    `help`: what to do about them.
+
+    `set_aside`: entries that a person has ignored; `gate`: whether staged rows may be published; `lease`: who holds the feed;
+    `runs`: the last ones; `slices_left`: of open backfills.
     """
 
     feed: str
@@ -97,8 +100,9 @@ class FeedStanding(TypedDict):
 
 
 class Status(TypedDict):
-    """Where the feeds stand at the configured service, or at all. `elsewhere`: other destinations that the state DB knows;
-    `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
+    """The state of the feeds, at the configured service or at all. `elsewhere`: other destinations in the state DB.
+
+    `estranged`: sentences about rows delivered under a feed name or namespace that is no longer used.
     """
 
     feeds: Sequence[FeedStanding]
@@ -108,11 +112,11 @@ class Status(TypedDict):
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
-_COLUMNS = ("feed", "last run (UTC)", "how it ended", "waits for a person", "besides")
+_COLUMNS = ("feed", "last run (UTC)", "outcome", "waits for a person", "notes")
 _NAMED = 5
 if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
-    """Exit codes of runs that need no person: the next run goes on."""
+    """Exit codes of runs that need no person: the next run continues."""
 
 
 def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
@@ -123,12 +127,12 @@ def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
 
 
 def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
-    """Yield for each thing that waits for a person what would help."""
+    """Yield each kind of waiting row with what to do about it."""
     return ((what, STANDING_HELP[what].format(feed=status.book.feed)) for what in status.waiting)
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
-    """Show a line for each feed, then how many need attention and how to see why."""
+    """Print one line per feed, then how many feeds need attention."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     needy, lines = [], []
     for status in feeds:
@@ -137,11 +141,11 @@ def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
             needy.append(str(status.book.feed))
         started, ended = (f"{last.started_at:%Y-%m-%d %H:%M}", run_outcome(last)) if last else ("never", "")
         name = status.book.feed if is_one_service else _at_service(status)
-        lines.append((name, started, ended, waiting, "; ".join(_besides(status))))
-    output.table("where the feeds stand", _COLUMNS, lines)
-    of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} a person"
+        lines.append((name, started, ended, waiting, "; ".join(_notes(status))))
+    output.table("feeds", _COLUMNS, lines)
+    of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} attention"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
-    output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` shows what would help" if needy else of_all)
+    output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` shows what to do" if needy else of_all)
 
 
 def _at_service(status: FeedStatus) -> str:
@@ -152,12 +156,12 @@ def _counts(counts: Mapping[str, int] | Mapping[EntryState, int]) -> str:
     return counts_line({spelt(what): count for what, count in counts.items()})
 
 
-def _besides(status: FeedStatus) -> Iterator[str]:
-    """Yield in a few words what is in progress, and what holds it up."""
+def _notes(status: FeedStatus) -> Iterator[str]:
+    """Yield short notes on a feed: its lease, its brakes, rows and slices left."""
     if status.lease is not None:
-        yield "its run is gone, the next takes over" if status.lease.is_gone else f"held by {status.lease.name}"
+        yield "its run was killed, the next one takes over" if status.lease.is_gone else f"held by {status.lease.name}"
     if not status.gate.is_open:
-        yield "nothing may be sent: " + (", ".join(status.gate.brakes) or "the last read was cut short")
+        yield "sending is stopped: " + (", ".join(status.gate.brakes) or "the last read did not end")
     if pending := status.counts[EntryState.PENDING]:
         yield f"{pending:,} to be sent"
     if status.slices_left:
@@ -168,8 +172,8 @@ def _lines(status: FeedStatus) -> Iterator[str]:
     feed = status.book.feed
     yield f"rows: {_counts(status.counts) or 'none yet'}"
     if status.drifted:
-        by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
-        off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
+        by_hand = f", {status.to_publish:,} of them drafts to publish by hand" if status.to_publish else ""
+        off = f", {status.cancelled:,} cancelled at the source, to withdraw by hand" if status.cancelled else ""
         back = f", {status.returned:,} removed by hand and back in the source" if status.returned else ""
         yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
@@ -179,11 +183,11 @@ def _lines(status: FeedStatus) -> Iterator[str]:
     yield from (f"  {spelt(what)}: {help_}" for what, help_ in _helps(status))
     if status.set_aside:
         yield f"ignored: {status.set_aside:,}: `eventsync rows {feed} --state ignored` lists them"
-    yield "brakes: nothing is held back" if status.gate.is_open else f"brakes: nothing may be sent: {status.gate.reason}"
+    yield "brakes: none stops the feed" if status.gate.is_open else f"brakes: sending is stopped: {status.gate.reason}"
     if status.slices_left:
-        yield f"backfill: {status.slices_left:,} slices are left: `eventsync backfill {feed} --list` shows them, --resume goes on"
+        yield f"backfill: {status.slices_left:,} slices left: `eventsync backfill {feed} --list` shows them, --resume continues"
     if (lease := status.lease) is None:
-        yield "held by: nobody"
+        yield "held by: no run"
     else:
-        gone = "; that process is gone: the next run takes over" if lease.is_gone else ""
+        gone = "; this process has died: the next run takes over" if lease.is_gone else ""
         yield f"held by: {lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC{gone}"

@@ -1,4 +1,4 @@
-"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo, until Ctrl-C."""
+"""`eventsync ui`: runs the Dagster UI for your feeds, or for the demo, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ if IS_WORKING:
 
 
 def ui(
-    demo: Annotated[bool, typer.Option("--demo", help="The demo's feeds and sandbox instead of yours.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Dagster UI; another one if it is taken.")] = 3000,
+    demo: Annotated[bool, typer.Option("--demo", help="Use the demo's feeds and sandbox instead of yours.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the Dagster UI; if it is taken, a free one is used.")
+    ] = 3000,
     folder: DemoFolder = Path(".eventsync/demo"),
 ) -> int:
-    """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.
+    """Run the Dagster UI and its daemon (schedules, queue) until Ctrl-C.
 
     For example:
 
-        # Your feeds, at the service of the environment
+        # Your feeds, with the configured service
         eventsync ui
         # The demo, with the sandbox's pages
         eventsync ui --demo
 
-    `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
+    `make ui` runs the demo. Exit codes: 0 after Ctrl-C, 2 it cannot start.
     """
     if demo:
         with demo_service(folder) as (sandbox, environ):

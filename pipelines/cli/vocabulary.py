@@ -1,4 +1,4 @@
-"""`eventsync vocabulary`: the reference of the mapping language, whole or one word."""
+"""`eventsync vocabulary`: prints the reference of the mapping language, or of one word."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if IS_WORKING:
     from mappings.reference import VocabularySection, read_vocabulary
     from pipelines.cli.output.console import Output, document_from
 
-Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, a value, a rule, a key or a reason's code.")]
+Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, value, rule, key, or code of a reason.")]
 
 
 def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
-    """Print the reference of the mapping language, or what one of its words means, with examples.
+    """Print the reference of the mapping language, or the meaning of one word, with examples.
 
     For example:
 
         # One step
         eventsync vocabulary truncate
-        # A key, wherever it may stand
+        # A key, in all places where it is allowed
         eventsync vocabulary on_empty
         # The whole page, in Markdown
         eventsync vocabulary > vocabulary.md
 
-    Exit codes: 0, or 2 for a word that the language does not have.
+    Exit codes: 0 done, 2 the language has no such word.
     """
     output, known = Output(json=as_json), read_vocabulary()
     sections = known.sections if word is None else known.about(word.strip("`"))
@@ -52,7 +52,7 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
 
 
 class PageSection(TypedDict):
-    """A part of the language's reference, in plain words."""
+    """A section of the reference, as plain text."""
 
     chapter: str
     heading: str
@@ -62,7 +62,7 @@ class PageSection(TypedDict):
 
 
 class VocabularyPage(TypedDict):
-    """What a word of the language means; without a word, all there is."""
+    """The sections about a word; without a word, the whole reference."""
 
     word: str | None
     sections: Sequence[PageSection]
@@ -74,5 +74,5 @@ def _document(section: VocabularySection) -> PageSection:
 
 
 def _plain(text: str) -> str:
-    """Return Markdown as a terminal shows it."""
+    """Remove Markdown's backquotes from text."""
     return text.replace("`", "")

@@ -1,4 +1,4 @@
-"""What Dagster sees and does: assets with their checks, schedules, sensors, partitions, and how runs are launched.
+"""Dagster definitions: assets with checks, schedules, sensors, partitions, and the launching of runs.
 
-The work itself is done by `pipelines.run`, which does not import Dagster.
+`pipelines.run` does the work and does not import Dagster.
 """

@@ -1,15 +1,15 @@
-"""The three assets of a feed: source, staged and published, with their checks. The brakes are the checks of `staged`.
+"""The three assets of a feed (source, staged, published) with their checks. The brakes are the checks of `staged`.
 
-Every count is metadata of its own, so that it is plotted over time; the whole list of rejected rows stays in the state DB
-(`eventsync rows`), never in the event log. Whether a retry can help is decided once, for all three retry mechanisms:
+Every count is a metadata entry, so that Dagster plots it over time. The full list of rejected rows stays in the state DB
+(`eventsync rows`), not in the event log. Whether a retry can help is decided once, for all three retry mechanisms:
 
-| mechanism                                | what it looks at                          | how the decision reaches it         |
+| mechanism                                | what it reads                             | how the decision reaches it         |
 |------------------------------------------|-------------------------------------------|-------------------------------------|
-| request (`connectors.retry`)             | `TransientError`, seconds                 | it has already been spent here      |
-| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | if it clears within a step's delays |
-| run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false when it is permanent |
+| request (`connectors.retry`)             | `TransientError`, seconds                 | its attempts are used up            |
+| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | true if a step's delays suffice     |
+| run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false for a permanent error |
 
-Annotations are not postponed here, because Dagster reads those of a step's function.
+No `from __future__ import annotations` here: Dagster reads the annotations of a step's function at run time.
 """
 
 import warnings
@@ -49,30 +49,30 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
-"""The context of a step, of an asset or of none."""
+"""The context of a step, with or without an asset."""
 STEP_DELAY_S = 10.0
-"""Seconds before a step tries for the second time, twice as many before the third."""
+"""Seconds before a step's second attempt; twice as many before the third."""
 SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
-"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
+"""Retries of a step after a transient error; a permanent failure sets `allow_retries=False`."""
 PUBLISH_CHECKS = {
-    "balanced": "Every due row ended in exactly one outcome.",
-    "no_conflicts": "No key was answered as used for something else.",
-    "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
-    "drift": "The source still says what was delivered, except where a person ignored the difference.",
-    "contract": "The service's own page does not announce that what we send will be refused.",
+    "balanced": "Every due row has exactly one outcome.",
+    "no_conflicts": "The service reports no idempotency key as used for another event.",
+    "within_limits": "Refused, blocked and uncertain rows stay within the feed's limits.",
+    "drift": "The source agrees with what was delivered, except for differences that a person ignored.",
+    "contract": "By its OpenAPI page, the service accepts what the mapping sends.",
 }
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
-"""Every day from the first that may be backfilled to today, in UTC."""
+"""One partition per day in UTC, from the first day that may be backfilled to today."""
 HELD_DECISIONS = (
-    "`eventsync resolve FEED KEY --same-as`: it is the event that it looks like",
-    "`eventsync resolve FEED KEY --release`: it is an event of its own, send it",
+    "`eventsync resolve FEED KEY --same-as`: it is the event that it resembles",
+    "`eventsync resolve FEED KEY --release`: it is a separate event, send it",
 )
 ROWS_SHOWN = 20
 _STAGED_FIRST = ("read", "new", "unchanged", "rejected")
 _PUBLISHED_FIRST = ("delivered", "waiting for a person", "rejected", "changed", "new", "pending")
-"""Counts that the pages of the assets always show, the first ones of all."""
+"""Counts that the pages of the assets always show, and show first."""
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
-"""Kinds of sources for which Dagster has a word, and an icon, of its own."""
+"""Dagster's own names of source kinds, for which it has icons."""
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -83,29 +83,29 @@ _PACE_NAMES = {
     "workers": "workers",
 }
 GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
-"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
+"""Minutes that a run may take before its feed counts as stale: the largest that the schedule's gaps allow."""
 
 
 class LaunchOptions(dg.ConfigurableResource[RunOptions]):
-    """The options of one run, typed and described in the launchpad. Secrets are never part of a run's configuration."""
+    """The options of one run, typed and described in the launchpad; never a secret."""
 
     limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")
-    row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: every row.")
+    row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: all rows.")
     as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
     accept: list[str] = Field(
         default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
     )
-    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
-    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
+    wait: bool = Field(default=False, description="If another run holds the feed, wait for it to end.")
+    full: bool = Field(default=False, description="Read the whole source, even if it is normally read incrementally.")
     window: dict[str, str] = Field(
         default={},
         description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
-        " no bookmark moves, and no row vanishes.",
+        " no bookmark moves, and no row counts as vanished.",
     )
-    publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
+    publish_only: bool = Field(default=False, description="Only send what is staged; the brakes named above are accepted.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
-        """Return the options as `RunOptions`; a wrong brake name fails the run before anything is read."""
+        """Return the options as `RunOptions`; an unknown brake fails the run before anything is read."""
         same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
         status = "draft" if self.as_draft else None
@@ -114,9 +114,9 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
 
 @contextmanager
 def as_failures(context: StepContext) -> Iterator[None]:
-    """Raise every error of the block as a `Failure` that says what would help and whether a retry can.
+    """Raise every error of the block as a Dagster `Failure` with a hint, and with retries allowed only if one can help.
 
-    A retry in seconds may succeed after a transient error, but for another run's lease and a long pause.
+    A retry within seconds can help after a transient error, except another run's lease or a long pause.
     """
     set_origin(context.instance, context.run.run_id)
     try:
@@ -128,7 +128,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
 
 
 def _failure_of(context: StepContext, error: SyncError) -> dg.Failure:
-    """Return the failure of a step, which says what would help; the daemon does not retry the run after a permanent error."""
+    """Return a step's failure with its hint; after a permanent error also stop the daemon from retrying the run."""
     outcome, retry_in_s = outcome_of(error), float("inf")
     if not isinstance(error, TransientError):
         forbid_run_retry(context)
@@ -139,7 +139,7 @@ def _failure_of(context: StepContext, error: SyncError) -> dg.Failure:
         metadata={
             "outcome": outcome.name,
             "exit_code": int(outcome.exit_code),
-            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+            "what to do": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
         },
         allow_retries=retry_in_s <= STEP_DELAY_S,
     )
@@ -147,31 +147,33 @@ def _failure_of(context: StepContext, error: SyncError) -> dg.Failure:
 
 @contextmanager
 def interrupted_for_good(context: StepContext) -> Iterator[None]:
-    """Fail if the block is interrupted: Dagster would retry an interrupted step that has a `RetryPolicy`."""
+    """Raise a `Failure` without retries if the block is interrupted: Dagster would retry an interrupted step with a
+    `RetryPolicy`.
+    """
     try:
         yield
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interruption:
         forbid_run_retry(context)
-        raise dg.Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from interruption
+        raise dg.Failure("interrupted; the state is intact: the next run continues", allow_retries=False) from interruption
 
 
 def forbid_run_retry(context: StepContext) -> None:
-    """Tag the run so that the daemon does not retry it: a person must act first."""
+    """Tag the run so that the daemon does not retry it."""
     context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
 def brake_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return one blocking check per brake."""
+    """Return the check specifications of the brakes; each blocks."""
     return [dg.AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
 
 
 def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a drain; none blocks, because nothing comes after it."""
+    """Return the check specifications of `published`; none blocks, because no asset depends on it."""
     return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
 def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
-    """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
+    """Build the three assets of one feed, in a group of its name; `state_kind`: the kind of database that rows are staged in."""
     feed, code = mapping.feed, mapping.digest.hex()[:12]
     group, owners = names.group_of(feed), names.owners_of(mapping.owner)
     source_key, staged_key, published_key = (dg.AssetKey([feed, name]) for name in ("source", "staged", "published"))
@@ -185,7 +187,7 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         code_version=code,
         check_specs=brake_specs(staged_key),
         retry_policy=SOURCE_RETRIES,
-        description="Every row was read, mapped and recorded. Its checks are the brakes: they stop a run before it sends.",
+        description="All rows are read, mapped and recorded. The checks are the brakes: they stop a run before it sends.",
     )
     def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster looks for the bare class
         began_s = monotonic_s()
@@ -195,14 +197,14 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
             waiting = _waiting_metadata(*_waiting_rows(run_context, mapping)) if is_last else {}
         rows = result.report.account.read
         pace = _pace(rows, monotonic_s() - began_s)
-        read = "all rows" if result.report.is_whole else "a part: what changed, or what was asked for"
+        read = "all rows" if result.report.is_whole else "some rows: those changed, or those selected"
         version = {"version": result.version} if result.version else {}
         seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
         context.log_event(dg.AssetObservation(source_key, metadata=seen))
         _log(context, result.notices)
         metadata = _without_zeros(context, staged_key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
         yield dg.MaterializeResult(metadata=metadata, check_results=_brake_results(staged_key, result))
-        if result.stopping:  # else Dagster fails the step by itself, without its sentence
+        if result.stopping:  # else Dagster fails the step itself, without the brake's sentence
             raise _failure_of(context, brake_error(result.stopping, feed)) from None
 
     @dg.asset(
@@ -215,7 +217,7 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         pool="event-api",
         freshness_policy=freshness_of(mapping.schedule),
         check_specs=publish_specs(published_key),
-        description="Every due row was sent and answered.",
+        description="Every due row is sent and answered.",
     )
     def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_run_context() as run_context:
@@ -266,7 +268,7 @@ def _source(mapping: FeedMapping, key: dg.AssetKey, open_run_context: OpenContex
 
 
 def _address_of(source: SourceSpec) -> str:
-    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    """Return the web address of a source that a browser can open, without secrets; "" if it has none."""
     if isinstance(source, GoogleSheetsSource):
         tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
         return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
@@ -274,7 +276,7 @@ def _address_of(source: SourceSpec) -> str:
 
 
 def _staged_metadata(staged: Staged) -> dict[str, Any]:
-    """Return the account of a read, and the first rejected rows with what would be right."""
+    """Return the metadata of `staged`: the account of the read, and tables of the first rejected and held rows."""
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
@@ -306,7 +308,7 @@ def _staged_metadata(staged: Staged) -> dict[str, Any]:
 
 
 def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
-    """Return each brake's result; one that a person accepted warns instead of blocking."""
+    """Return the check result of each brake; an accepted one warns instead of blocking."""
     return [
         dg.AssetCheckResult(
             asset_key=key,
@@ -315,7 +317,6 @@ def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult
             severity=dg.AssetCheckSeverity.ERROR if result.stops else dg.AssetCheckSeverity.WARN,
             description=replaced(result.sentence),
             metadata={
-                "verdict": replaced(result.sentence),
                 "measured": round(result.measured, 4),
                 "allowed": round(result.allowed, 4),
                 "accepted": result.is_accepted,
@@ -326,7 +327,7 @@ def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult
 
 
 def _log(context: StepContext, notices: Iterable[str]) -> None:
-    """Log what a person should know; that nothing has changed is no warning."""
+    """Log a run's notices as warnings; that the source is unchanged is information only."""
     for notice in notices:
         (context.log.info if notice.startswith(UNCHANGED) else context.log.warning)(replaced(notice))
 
@@ -334,7 +335,7 @@ def _log(context: StepContext, notices: Iterable[str]) -> None:
 def _without_zeros(
     context: StepContext, key: dg.AssetKey, metadata: Mapping[str, Any], first: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the metadata without counts of zero, the most important first; an observation keeps the zeros for the plots."""
+    """Return the metadata without zeros, the `first` names leading; the zeros go into an observation, for the plots."""
     ordered = {name: metadata[name] for name in first if name in metadata} | dict(metadata)
     zeros = {name: value for name, value in ordered.items() if value == 0 and name not in first}
     if zeros:
@@ -343,7 +344,7 @@ def _without_zeros(
 
 
 def _waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict[str, Any]:
-    """Return what a person looks for first; a row that waits for two reasons counts twice."""
+    """Return the counts that the page of `published` shows first; a row on two lists counts twice."""
     others = sum(waiting.get(name, 0) for name in WAITING if name not in {"rejected", "drift", "warning"})
     return {
         "delivered": published.account.delivered,
@@ -354,7 +355,7 @@ def _waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict
 
 
 def _published_metadata(published: PublishReport) -> dict[str, Any]:
-    """Return the account of a drain, and its speed in rows per second."""
+    """Return the metadata of `published`: the account of the drain, its speed, and what was written back."""
     account, written = published.account, published.written_back
     counts: dict[str, Any] = dict(asdict(account))
     counts |= _pace(account.new + account.carried_over - account.pending, published.duration_s)
@@ -372,9 +373,9 @@ def _published_metadata(published: PublishReport) -> dict[str, Any]:
 def _publish_results(
     key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: Mapping[str, int]
 ) -> list[dg.AssetCheckResult]:
-    """Return the results of a drain's checks."""
+    """Return the check results of `published`."""
     changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
-    drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows in what"
+    drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows the differences"
     results = {
         "balanced": (published.account.imbalance() == 0, outcome.message),
         "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
@@ -396,7 +397,7 @@ def _publish_results(
 
 
 def _waiting_rows(context: RunContext, mapping: FeedMapping) -> tuple[Mapping[str, int], Sequence[Mapping[str, str]]]:
-    """Return how many rows of a feed wait, by the word that `rows --state` takes, and a table of the first that differ.
+    """Return how many rows of a feed wait, by the value of `rows --state`, and a table of the first that differ.
 
     Raises:
         SyncError: the state DB does not answer.
@@ -427,7 +428,7 @@ def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
 
 
 def _waiting_metadata(counts: Mapping[str, int], differing: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
+    """Return how many rows of each kind wait for a person, with zeros, so that the plot shows when a list was emptied."""
     shown: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": counts.get(name, 0) for name in WAITING}
     return shown | ({"differs from what was delivered": _table(differing)} if differing else {})
 
@@ -451,14 +452,11 @@ def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
 
 @lru_cache(maxsize=512)
 def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
-    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
+    """Return the freshness policy of a scheduled feed: stale if no run has published an hour after a tick, or by the next tick.
 
-    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
-    request, or when its source changes: when that should be is unknown.
-
-    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it. Where no
-    cron line can name the moments by which something must be published (an hour around midnight, on some days only), the next
-    tick is the deadline of the last; the feed is then stale while its run works.
+    None for a feed that runs on request or when its source changes. Evenly spaced ticks get a time window, because Dagster checks
+    a cron policy by counting a thousand ticks. If no cron line can express the deadlines (an hour around midnight, on some days
+    only), the next tick is the deadline; the feed is then stale while its run works.
     """
     if schedule is None or schedule.cron is None:
         return None
@@ -478,7 +476,7 @@ def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
 
 
 def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
-    """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
+    """Return the cron fields for minutes and hours of all ticks plus `grace_min`; None if one cron line cannot express them."""
     later = {tick + grace_min for tick in ticks}
     minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
     if (max(later) >= DAY and not is_daily) or len(minutes) * len(hours) != len(later):
@@ -491,7 +489,7 @@ def _field(values: set[int], count: int) -> str:
 
 
 def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
-    """Return the job that backfills one feed, and where the source has days the asset whose partitions they are."""
+    """Build the job that backfills one feed and, if its source can be read by days, the partitioned asset."""
     name, tags, group = names.backfill_job_of(mapping.feed), {names.FEED_TAG: mapping.feed}, names.group_of(mapping.feed)
 
     if not has_days(mapping):
@@ -508,7 +506,7 @@ def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) ->
 
     key = dg.AssetKey([mapping.feed, "backfilled"])
     with warnings.catch_warnings():
-        # That one run makes many days is called beta; the UI's backfills of these assets depend on it.
+        # One run for many partitions is a beta feature; the UI's backfills of these assets need it.
         warnings.simplefilter("ignore", dg.BetaWarning)
 
         @dg.asset(
@@ -520,11 +518,11 @@ def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) ->
             pool="event-api",
             partitions_def=DAYS,
             backfill_policy=dg.BackfillPolicy.single_run(),
-            description=f"Past days, by {default_way(mapping.source)}, that were read again and sent: every row once.",
+            description=f"Past days (by {default_way(mapping.source)}) that were read again and sent, each row once.",
         )
         def backfilled(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
             if options.window is None and (context.has_partition_key or context.has_partition_key_range):
-                # Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.
+                # The UI has no option for it, so such a run always waits for a scheduled one.
                 days = context.partition_key_range
                 window = Window.model_validate({"by": default_way(mapping.source), "first": days.start, "last": days.end})
                 options = options.model_copy(update={"window": window, "wait": True})
@@ -537,14 +535,16 @@ def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) ->
 def _backfill(
     context: StepContext, open_run_context: OpenContext, mapping: FeedMapping, options: RunOptions
 ) -> Mapping[str, Any]:
-    """Stage and publish one window; return its accounts as numbers."""
+    """Stage and publish one window; return its accounts as metadata."""
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL)
     identity = RunIdentity(context.run.run_id, launched_by, context.run.run_id)
     with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
         window = options.window
         if window is None:
-            message, hint = f"no days of {mapping.feed} were named", "set `window` of the resource `options`"
-            raise ConfigError(message, hint=f"{hint}: {{by: event, first: DAY, last: DAY}}; or choose partitions, if it has any")
+            message, hint = f"no days of {mapping.feed} were selected", "set `window` of the resource `options`"
+            raise ConfigError(
+                message, hint=f"{hint}: {{by: event, first: DAY, last: DAY}}; or select partitions, if there are any"
+            )
         run = FeedRun(run_context, mapping, identity, options)
         staged = run.stage()
         if staged.stopping:

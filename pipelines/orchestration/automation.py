@@ -1,7 +1,7 @@
-"""Each feed's schedule and sensor, as its mapping file says them; the sensor that notifies owners; the job that forgets old runs.
+"""Schedules and sensors of the feeds, from their mapping files; the sensor that notifies owners; the job that deletes old runs.
 
-A tick that finds the feed still at work is skipped, not queued; one that finds a backfill at work gets in between two slices.
-Annotations are not postponed here, because Dagster reads those of a step's function.
+A tick is skipped, not queued, while a run of the feed is at work; a scheduled run starts between two slices of a backfill. No
+`from __future__ import annotations` here: Dagster reads the annotations of a step's function at run time.
 """
 
 import hashlib
@@ -31,14 +31,14 @@ from state.queries import LedgerQueries
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-"""Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
+"""Statuses of a run at work. `NOT_STARTED` is missing: a process that died before its run began leaves it so for ever."""
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
 LOST_AFTER = 3
-"""So many ticks in a row without the state DB are reported; a busy one is back with the next tick."""
+"""Ticks in a row without the state DB after which its loss is reported; a busy one answers the next tick."""
 PAUSED_S, STEADY_S = 300.0, 900.0
-"""A daemon that did not tick for the first was away. Once back it gets the second to begin the runs that were due meanwhile,
-before a feed counts as overdue.
+"""A daemon without a tick for `PAUSED_S` was away; it then gets `STEADY_S` to start the runs that were due, before a feed counts
+as overdue.
 """
 _BATCH = 500
 JOB = "forget_old_runs"
@@ -48,7 +48,7 @@ _LOOK_BACK = timedelta(days=1)
 
 
 def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
-    """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
+    """Build a feed's schedule, if it has one: on from the start, in its own time zone, never two runs at once."""
 
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         return at_work(context.instance, mapping.feed) or dg.RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
@@ -57,7 +57,7 @@ def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
 
 
 def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> list[dg.ScheduleDefinition]:
-    """Return the schedule of a job by the cron line of a mapping file, if there is one; `tick` is called at each tick."""
+    """Build the schedule of a job with the mapping file's cron line, if there is one; `tick` is called at each tick."""
     if schedule is None or schedule.cron is None:
         return []
     return [
@@ -73,16 +73,17 @@ def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> li
 
 
 def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
-    """Return which run of a feed has not ended yet; None if all have, or if only a backfill has not."""
+    """Return a reason to skip a tick if a run of the feed has not ended, else None; a backfill does not count."""
     found = instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
     runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
 def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
-    """Return how many runs were requested, so that each has a key of its own, and the marks of the source at the last tick.
+    """Parse a sensor's cursor: the number of runs requested, which makes run keys unique, and the source's marks at the last
+    tick.
 
-    None for any other text: a person may write one to have the feed run.
+    None for any other text: a person may write one to make the feed run.
     """
     try:
         document = orjson.loads(text or "null")
@@ -92,7 +93,7 @@ def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
 
 
 def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
-    """Return the sensor that probes a feed's source as often as its schedule says, if it does: on from the start."""
+    """Build the sensor that probes a feed's source at the interval of its schedule, if it has one; on from the start."""
     schedule = mapping.schedule
     if schedule is None or schedule.look_every_s is None:
         return []
@@ -104,7 +105,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
         try:
             probe = probe_source(mapping.source, mapping.path.parent, access=access)
         except TransientError as error:
-            return dg.SkipReason(f"{error}; looked at again later")
+            return dg.SkipReason(f"{error}; the next tick tries again")
         except SyncError as error:
             raise dg.Failure(f"{error}\n{error.hint}") from error
         return _run_if_changed(mapping, context.cursor, probe)
@@ -116,13 +117,13 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
             evaluation_fn=tick,
             minimum_interval_seconds=round(schedule.look_every_s),
             default_status=dg.DefaultSensorStatus.RUNNING,
-            description=f"Runs {mapping.feed} when {mapping.source.place} has come or changed.",
+            description=f"Runs {mapping.feed} when {mapping.source.place} is new or has changed.",
         )
     ]
 
 
 def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
-    """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
+    """Request a run if the source has changed since the cursor, or if there is no cursor."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
     last = parse_sensor_cursor(cursor)
@@ -130,18 +131,18 @@ def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe
     turn = (last[0] if last else 0) + (not is_same)
     after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
     if is_same:
-        return dg.SensorResult(skip_reason=f"as it was: {mapping.source.place}", cursor=after)
-    # Without a cursor, which a person may have removed, there is no run key: the feed runs even if it ran so before.
+        return dg.SensorResult(skip_reason=f"unchanged: {mapping.source.place}", cursor=after)
+    # Without a cursor, which a person may delete, there is no run key: the feed runs even if the source is unchanged.
     run_key = f"{mapping.feed} {hashlib.blake2b(after.encode(), digest_size=9).hexdigest()}" if last else None
-    request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
+    request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # may run between two slices of a backfill
     return dg.SensorResult(run_requests=[request], cursor=after)
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesCursor:
-    """The progress of the notices sensor. All times in seconds since the epoch.
+    """The progress of the notices sensor; all times in seconds since the epoch.
 
-    `since`: runs that ended until then are done with. `lost`: ticks in a row without the state DB. `last_tick`: the last one.
+    `since`: runs that ended before are done. `lost`: ticks in a row without the state DB. `last_tick`: the time of the last tick.
     `steady_since`: when the daemon began to tick without a pause.
     """
 
@@ -152,12 +153,12 @@ class NoticesCursor:
     steady_since: float = 0.0
 
     def __str__(self) -> str:
-        """Return the text that Dagster keeps."""
+        """Return the JSON text that Dagster stores."""
         return json.dumps(asdict(self))
 
 
 def notices_cursor_at(text: str | None, moment: float) -> NoticesCursor:
-    """Return the cursor of a tick after the one that `text` is of; a new one looks back for a day, as what is older is known."""
+    """Return the cursor for a tick at `moment` after the stored one; a new cursor starts a day earlier."""
     try:
         last = NoticesCursor(**json.loads(text or ""))
     except (ValueError, TypeError):
@@ -167,7 +168,7 @@ def notices_cursor_at(text: str | None, moment: float) -> NoticesCursor:
 
 
 def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[dg.SensorDefinition]:
-    """Return the sensor that notifies owners, on from the start; none where the environment names no channel."""
+    """Build the sensor that notifies owners, on from the start; none if the environment defines no channel."""
     if not settings.channels.addresses:
         return ()
     feeds = list(folder.feeds)
@@ -191,7 +192,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
         latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
-        return dg.SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
+        return dg.SkipReason(f"checked {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
 
     return (
         dg.SensorDefinition(
@@ -199,7 +200,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             evaluation_fn=tick,
             minimum_interval_seconds=EVERY_S,
             default_status=dg.DefaultSensorStatus.RUNNING,
-            description="Notifies the owners of feeds of what needs them, over the channels of EVENTSYNC_NOTIFY: once per cause.",
+            description="Notifies the owners of feeds that need attention, through EVENTSYNC_NOTIFY, once per cause.",
         ),
     )
 
@@ -211,7 +212,7 @@ def _notify(
     ended: Sequence[dg.RunRecord],
     overdue: Collection[FeedName],
 ) -> tuple[FeedName, ...]:
-    """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
+    """Notify of broken files, of feeds whose runs ended or are overdue, and of notifications still due; return these feeds."""
     feeds = list(folder.feeds)
     wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
@@ -222,7 +223,7 @@ def _notify(
 
 
 def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:
-    """Return the concern that the feed's last run failed in Dagster, unless the state DB knows better or a retry follows."""
+    """Return the concern that the feed's last run failed in Dagster; None if the state DB has its outcome or a retry follows."""
     record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
@@ -234,35 +235,35 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     if youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp:
         return None  # it has run elsewhere since, by cron for example
     text = f"run {run.run_id} failed in Dagster: {_failure_message(instance, run.run_id)}"
-    return Concern(Cause.FAILED, text, "look at the run in the Dagster UI; the state is intact: the next run goes on")
+    return Concern(Cause.FAILED, text, "see the run in the Dagster UI; the state is intact: the next run continues")
 
 
 def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Return what Dagster says of a failed run: the first line of the first failed step's error, or the run's message."""
+    """Return the first line of the first failed step's error in Dagster, or else the run's message."""
     failures = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
     for record in instance.get_records_for_run(run_id, of_type=failures, limit=1).records:
         event = record.event_log_entry.dagster_event
         if event is not None and event.is_step_failure and event.step_failure_data.error is not None:
             return event.step_failure_data.error.message.strip().partition("\n")[0]
         return record.event_log_entry.user_message or (event.message if event and event.message else "")
-    return "it does not say why"
+    return "no reason is recorded"
 
 
 class KeepFor(dg.Config):
-    """Which part of the history stays."""
+    """How long runs are kept."""
 
-    days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
+    days: int = Field(default=90, ge=7, description="Delete runs that began more days ago than this; the ledger is not touched.")
 
 
 def history_definitions() -> dg.Definitions:
-    """Return the job that deletes old runs with their logs, and its daily schedule, which is off until it is switched on."""
+    """Build the job that deletes old runs with their logs, and its daily schedule, which is off by default."""
 
-    @dg.op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
+    @dg.op(description="Deletes old runs with their events and output; the newest event of each asset stays.")
     def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:
         count = sum(1 for _ in forget_runs(context.instance, now() - timedelta(days=config.days)))
-        context.log.info("%s runs that began more than %s days ago are forgotten", count, config.days)
+        context.log.info("deleted %s runs that began more than %s days ago", count, config.days)
 
-    @dg.job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
+    @dg.job(name=JOB, description="Deletes old runs in Dagster; `eventsync prune` does so in the state DB.")
     def forget_old_runs() -> None:
         forget()
 
@@ -271,7 +272,7 @@ def history_definitions() -> dg.Definitions:
 
 
 def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
-    """Delete the runs that began before a moment and have ended, and yield their ids."""
+    """Delete the ended runs that began before a moment; yield their ids."""
     old = dg.RunsFilter(statuses=ENDED, created_before=before)
     while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
         for record in runs:

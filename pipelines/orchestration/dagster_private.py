@@ -1,4 +1,4 @@
-"""What is needed of Dagster that has no public name. Everything else imports from `dagster` alone."""
+"""Names of Dagster that are not public. Every other module imports from `dagster` only."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ __all__ = [
 _LOCATION = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="pipelines.definitions"), names.LOCATION)
 _REPOSITORY = RemoteRepositoryOrigin(_LOCATION, names.REPOSITORY)
 ORIGIN_TAGS = {REPOSITORY_LABEL_TAG: _REPOSITORY.get_label()}
-"""The tags by which the Jobs page finds the runs of a repository."""
+"""Tags by which the Jobs page of the UI finds the runs of a repository."""
 
 
 def own_job() -> str:
-    """Return the name of the job that a code server spawned this process for; "" in any other process, or if unknown.
+    """Return the name of the job for which a code server spawned this process; "" in any other process, or if unknown.
 
-    Dagster passes the job as an argument of the process and has no public way to ask for it before the definitions are loaded.
+    Dagster passes the job as an argument of the process, with no public way to read it before the definitions are loaded.
     """
     arguments = vars(multiprocessing.current_process()).get("_args", ())
     return next((one.job_name for one in arguments if isinstance(one, ReconstructableJob)), "")
 
 
 def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Record that a run belongs to our code location: the UI's timeline leaves out a run without an origin.
+    """Record that a run belongs to our code location: the UI's timeline omits runs without an origin.
 
-    A run that a process executes by itself has none, and no public method of Dagster sets it.
+    A run that a process executes itself has no origin, and no public method of Dagster sets it.
     """
     run = instance.get_run_by_id(run_id)
     if run is not None and run.remote_job_origin is None:
         instance.run_storage.replace_job_origin(run, _REPOSITORY.get_job_origin(run.job_name))
 
 
-def put_backfill(  # noqa: PLR0913  # as many fields does a row of the tab have
+def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
     instance: dg.DagsterInstance,
     backfill_id: str,
     status: BulkActionStatus,
@@ -80,9 +80,9 @@ def put_backfill(  # noqa: PLR0913  # as many fields does a row of the tab have
     began: datetime,
     ended: datetime | None,
 ) -> None:
-    """Record a backfill for the Backfills tab of the UI, or replace its record. `job`: "" for none.
+    """Create or replace the record of a backfill in the Backfills tab of the UI. `job`: "" for none.
 
-    Its runs are those with the tag `dagster/backfill`. Dagster has no public way to record a backfill that others run: its daemon
+    Its runs are those with the tag `dagster/backfill`. Dagster has no public way to record a backfill run by others; its daemon
     acts on a `status` of REQUESTED, CANCELING or FAILING.
     """
     name = f"{job}_partition_set"

@@ -1,6 +1,6 @@
-"""The names of a feed in Dagster: of groups, jobs, schedules, sensors, asset paths and tags.
+"""Names of a feed in Dagster: groups, jobs, schedules, sensors, asset paths and tags.
 
-Imports nothing of Dagster, so that the command line starts fast.
+Does not import Dagster, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mappings.row_key import FeedName
 
 LOCATION = "eventsync"
 REPOSITORY = "__repository__"
-"""What Dagster calls the definitions of a location."""
+"""Dagster's name for the definitions of a location."""
 FEED_TAG = "eventsync/feed"
 LAUNCHED_BY_TAG = "eventsync/launched_by"
 
@@ -20,7 +20,7 @@ _RUN, _BACKFILL = "sync_", "backfill_"
 
 
 def group_of(feed: FeedName) -> str:
-    """Return the group of a feed's assets; Dagster allows letters, digits and underscores only."""
+    """Return the group name of a feed's assets; Dagster allows only letters, digits and underscores."""
     return feed.replace("-", "_")
 
 
@@ -30,7 +30,7 @@ def job_of(feed: FeedName) -> str:
 
 
 def group_of_job(job: str) -> str:
-    """Return the group of the feed that a job runs, "" of a job that runs none."""
+    """Return the group name of the feed that a job runs, "" for any other job."""
     return next((job.removeprefix(one) for one in (_RUN, _BACKFILL) if job.startswith(one)), "")
 
 
@@ -40,7 +40,7 @@ def schedule_of_job(job: str) -> str:
 
 
 def owners_of(owner: str) -> list[str]:
-    """Return an owner as Dagster takes one: a mail address as it is, anything else as a team; none if none is named."""
+    """Return an owner in Dagster's form: a mail address unchanged, anything else as a team; empty without an owner."""
     if not owner:
         return []
     return [owner if _MAIL.fullmatch(owner) else f"team:{owner.removeprefix('team:') or owner}"]

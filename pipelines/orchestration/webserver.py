@@ -1,4 +1,4 @@
-"""Client of a running Dagster webserver: find it, launch a run on it, follow it, have it reload changed mapping files.
+"""Client of a running Dagster webserver: find it, launch a run, follow it, reload changed mapping files.
 
 Does not import Dagster.
 """
@@ -29,7 +29,7 @@ from pipelines.settings import Settings
 POLL_S = 0.5
 LONG_IN_QUEUE_S = 30.0
 QUIET_MS = 300
-"""A file is read once nothing has changed for so long: an editor, or a checkout, writes more than once."""
+"""Changes are collected until this long without another: an editor or a checkout writes several times."""
 LONGEST_MS = 3_000
 RETRY_S = 10.0
 _LAUNCH = """
@@ -57,12 +57,12 @@ Report = Callable[[str], None]
 
 
 class DagsterRefusedError(SyncError):
-    """The webserver refuses to launch a run or to reload the definitions, or they cannot be loaded."""
+    """Dagster refuses to launch a run, or cannot load or reload the definitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webserver:
-    """A webserver. The caller closes `http`."""
+    """Client of one webserver. The caller closes `http`."""
 
     http: httpx.Client
 
@@ -70,7 +70,7 @@ class Webserver:
         """Launch a run of a feed and return its id.
 
         Raises:
-            DagsterRefusedError: the webserver does not know the job, or refuses its configuration.
+            DagsterRefusedError: the webserver does not have the job, or refuses its configuration.
         """
         job = launched_job(mapping, options)
         selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": names.REPOSITORY, "jobName": job}
@@ -83,40 +83,40 @@ class Webserver:
             errors = "; ".join(one["message"] for one in answer.get("errors", []))
             reason = answer.get("message") or errors or answer["__typename"]
             raise DagsterRefusedError(
-                f"Dagster would not launch {job}: {reason.splitlines()[0]}",
-                hint="a new mapping file is seen after `eventsync reload`; or use --no-dagster",
+                f"Dagster refused to launch {job}: {reason.splitlines()[0]}",
+                hint="after adding a mapping file, run `eventsync reload`; or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 
     def follow(self, run_id: str, sleep: Callable[[float], None], report: Report) -> str:
-        """Return the status in which a run ended, polling every half second; `report` once if it waits long in the queue."""
+        """Poll a run every half second until it ends, and return its status; `report` once if it waits long in the queue."""
         polls = 0
         while True:
             status = str(self._query(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
             if status in {"SUCCESS", "FAILURE", "CANCELED"}:
                 return status
             if status == "QUEUED" and polls == LONG_IN_QUEUE_S / POLL_S:
-                report(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
+                report(f"run {run_id} still waits in Dagster's queue: another run of the feed is at work, or no daemon runs")
             polls += 1
             sleep(POLL_S)
 
     def reload(self) -> None:
-        """Have the code location reload all mapping files; running runs go on with what they have read.
+        """Make the code location reload all mapping files; runs at work keep what they have read.
 
         Raises:
-            DagsterRefusedError: the webserver does not know the location, or it cannot be loaded.
+            DagsterRefusedError: the webserver does not have the location, or cannot load it.
             TransientError: no webserver answers.
         """
         answer = self._query(_RELOAD, {"name": names.LOCATION})["reloadRepositoryLocation"]
         refusal = answer.get("locationOrLoadError") or answer
         if "message" in refusal:
             raise DagsterRefusedError(
-                f"Dagster would not reload {names.LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
+                f"Dagster could not reload {names.LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
                 hint="Deployment > Code locations in the Dagster UI shows the whole message",
             )
 
     def is_there(self) -> bool:
-        """Whether a Dagster webserver answers."""
+        """Return whether a Dagster webserver answers."""
         try:
             return bool(self._query("{ version }", {}).get("version"))
         except TransientError:
@@ -144,12 +144,12 @@ def webserver_url(settings: Settings) -> str:
 
 
 def note_path(settings: Settings) -> Path:
-    """Return the file in which `ui` records the address of the webserver it started."""
+    """Return the file in which `ui` records the address of its webserver."""
     return settings.dagster_home / "eventsync-ui.json"
 
 
 def launch_config(options: RunOptions) -> dict[str, Any]:
-    """Return the run configuration for the `options`; nothing in it is secret."""
+    """Return Dagster's run configuration for the `options`; it contains no secret."""
     config: dict[str, Any] = options.model_dump(
         mode="json", include={"limit", "accept", "full", "wait", "publish_only", "window"}, exclude_none=True
     )
@@ -158,19 +158,19 @@ def launch_config(options: RunOptions) -> dict[str, Any]:
 
 
 def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[tuple[str, str]]:
-    """Return the assets that the options limit a run to; none means all of them."""
+    """Return the assets to which the options limit a run; empty for all."""
     if options.stage_only:
         return [(feed, "staged")]
     return [(feed, "published")] if options.publish_only else []
 
 
 def launched_job(mapping: FeedMapping, options: RunOptions) -> str:
-    """Return the name of the job to launch: a backfill has one of its own."""
+    """Return the name of the job to launch: the backfill job for a window, else the feed's job."""
     return names.backfill_job_of(mapping.feed) if options.window else names.job_of(mapping.feed)
 
 
 def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> Mapping[str, str]:
-    """Return the tags of a run to launch: the feed, who launched it, and its days where they are partitions."""
+    """Return the tags of a run to launch: the feed, the launcher, and the days if they are partitions."""
     tags = {names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: str(mapping.feed)}
     days = options.window
     if days is None or not are_partitions(mapping, days):
@@ -180,32 +180,32 @@ def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> 
 
 
 def slice_tags(backfill_id: str, mapping: FeedMapping, days: Window) -> Mapping[str, str]:
-    """Return the tags by which the UI finds the run of a backfill's slice. A job that has partitions accepts no other names."""
+    """Return the tags by which the UI finds the run of a backfill's slice. A job with partitions accepts only their names."""
     return {"dagster/backfill": backfill_id} | ({} if has_days(mapping) else {"dagster/partition": str(days)})
 
 
 def are_partitions(mapping: FeedMapping, days: Window) -> bool:
-    """Whether Dagster knows the days of a window as partitions of the feed."""
+    """Return whether the days of a window are partitions of the feed in Dagster."""
     is_usual = has_days(mapping) and days.by == default_way(mapping.source) and not days.column
     return is_usual and days.first >= FIRST_SHOWN and days.last <= now().date()
 
 
 @dataclass(frozen=True, slots=True)
 class FolderVersion:
-    """The mapping files of a folder at one moment. `digest`: of all that Dagster shows of them."""
+    """The mapping files of a folder at one moment, and the digest of all that Dagster shows of them."""
 
     folder: FeedFolder
     digest: bytes
 
     def __str__(self) -> str:
-        """Return the sentence for people."""
+        """Return the number of feeds and broken files, for people."""
         count = len(self.folder.feeds)
         text = f"{count} feed{'s' * (count != 1)}"
         return f"{text}, {len(self.folder.broken)} broken" if self.folder.broken else text
 
 
 def read_folder_version(folder: Path) -> FolderVersion:
-    """Read all mapping files of a folder, with what they include and look up."""
+    """Read all mapping files of a folder with their included and lookup files."""
     loaded = load_folder(folder)
     digest = hashlib.blake2b(digest_size=16)
     for feed in loaded.feeds:
@@ -218,14 +218,14 @@ def read_folder_version(folder: Path) -> FolderVersion:
 
 @dataclass(slots=True)
 class Reloader:
-    """Has the Dagster behind `server` reload the mapping files of `folder`. `shown`: the digest of the version that it has."""
+    """Makes Dagster at `server` reload the mapping files of `folder`. `shown`: the digest of the version it has."""
 
     server: Webserver
     folder: Path
     shown: bytes = b""
 
     def reload(self) -> FolderVersion:
-        """Reload the files, whether they differ or not.
+        """Reload the files, changed or not; return their version.
 
         Raises:
             SyncError: Dagster does not answer, or cannot load its definitions.
@@ -236,7 +236,7 @@ class Reloader:
         return version
 
     def reload_if_changed(self, report: Report) -> bool:
-        """Reload the files if they differ from those that Dagster has, and report it; return whether Dagster has them now."""
+        """Reload the files if they differ from those that Dagster has, and report it; return whether Dagster now has them."""
         if read_folder_version(self.folder).digest == self.shown:
             return True
         try:
@@ -251,13 +251,13 @@ class Reloader:
 
 
 def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
-    """Return the folders to watch for a folder's feeds, as far as they exist, and the files that its feeds read."""
+    """Return the existing folders to watch for the feeds of a folder, and the files that these feeds include or look up."""
     files = {(feed.path.parent / name).resolve() for feed in load_folder(folder).feeds for name in (*feed.include, *feed.tables)}
     return {one for one in (folder, *(path.parent for path in files)) if one.is_dir()}, files
 
 
 def watch(reloader: Reloader, report: Report, stop: Event) -> None:
-    """Reload at each change of the mapping files, until `stop` is set."""
+    """Reload after each change of the mapping files, until `stop` is set."""
     while not stop.is_set():
         folders, files = files_to_watch(reloader.folder)
         if reloader.reload_if_changed(report) and folders:
@@ -267,7 +267,7 @@ def watch(reloader: Reloader, report: Report, stop: Event) -> None:
 
 
 def _wait_for_change(reloader: Reloader, folders: set[Path], files: set[Path], stop: Event) -> None:
-    """Return once something has changed, also between the last reload and the beginning of the watch."""
+    """Wait for a change, including one between the last reload and the start of the watch."""
     import watchfiles  # noqa: PLC0415  # runs need none of it
 
     def concerns(_change: watchfiles.Change, path: str) -> bool:

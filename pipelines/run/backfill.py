@@ -1,4 +1,4 @@
-"""Backfills: windows of a feed's past, and their slices."""
+"""Plans of backfills: a window of a feed's past, cut into slices."""
 
 from __future__ import annotations
 
@@ -20,51 +20,53 @@ from pipelines.run.options import By, Window
 from state.backfills import BackfillRecord, SliceRecord
 
 FIRST_SHOWN = date(2015, 1, 1)
-"""The first day that Dagster shows; earlier days can be backfilled all the same."""
+"""The first day that Dagster shows as a partition; earlier days can be backfilled too."""
 MOST_SLICES = 5_000
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
 
 def default_way(source: SourceSpec) -> By:
-    """Return the way that reads least for a window: when a row changed, the date of its file, or when its event starts."""
+    """Return the way to decide a row's day that reads least: by change time (cursor), by the file's date, or by the event's
+    start.
+    """
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
     return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
 
 
 def has_days(mapping: FeedMapping) -> bool:
-    """Whether the feed's source can be read by days: by its files, or by when its records changed."""
+    """Return whether the feed's source can be read by days: by its files, or by its records' change times."""
     return default_way(mapping.source) != "event"
 
 
 def check_way(mapping: FeedMapping, window: Window) -> None:
-    """Check that the feed's source can be read for such a window.
+    """Check that the feed's source can be read for this kind of window.
 
     Raises:
-        ConfigError: it cannot; the hint names a way that it can.
+        ConfigError: it cannot; the hint names a way that works.
     """
     usual = default_way(mapping.source)
     if window.by == "file" and usual != "file":
-        message = f"{mapping.feed} cannot be read by file: its source is one file, and none of several days"
+        message = f"{mapping.feed} cannot be read by file: its source is a single file, not one per day"
         raise ConfigError(message, hint=f'use --by {usual}; or write {{date:%Y%m%d}} into "source.path"')
     if window.by == "cursor" and not window.column and usual != "cursor":
-        message = f"{mapping.feed} cannot be read by cursor: its source does not say when a row changed"
-        raise ConfigError(message, hint=f"name the column that does, with --column; or use --by {usual}")
+        message = f"{mapping.feed} cannot be read by cursor: its source does not record when a row changed"
+        raise ConfigError(message, hint=f"name a column with the time of change, with --column; or use --by {usual}")
 
 
 def narrow_to(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
-    """Return the feed with a source that is narrowed to the window as far as it can be; its rows still have to be filtered.
+    """Return the feed with its source narrowed to the window as far as possible; its rows must still be filtered.
 
-    Days of records that changed are those of UTC.
+    Days of changed records are UTC days.
 
     Raises:
-        ConfigError: the source cannot be asked so, or several of its rows make one event, of which a window tears some apart.
+        ConfigError: the source cannot be read so, or the window would separate rows that together make one event.
     """
     if window is None:
         return mapping
     check_way(mapping, window)
     if mapper.needs_all_rows and window.by != "event":
-        message = f"several rows of {mapping.feed} may make one event: a window by {window.by} would tear them apart"
+        message = f"several rows of {mapping.feed} may make one event: a window by {window.by} would separate them"
         raise ConfigError(message, hint="use --by event")
     source, update = mapping.source, dict[str, object]()
     if window.by == "cursor" and window.column:
@@ -80,13 +82,13 @@ def narrow_to(mapping: FeedMapping, window: Window | None, mapper: RowMapper) ->
 
 
 def cut(window: Window, slice_: str) -> tuple[Window, ...]:
-    """Return the slices of a window, the oldest first: `day`, `week` (from Monday), `month`, or a number of days.
+    """Cut a window into slices, oldest first: `day`, `week` (from Monday), `month`, or a number of days.
 
     Raises:
-        ConfigError: the word is none of these, or there would be too many slices.
+        ConfigError: `slice_` is none of these, or there would be too many slices.
     """
     if slice_ not in {"day", "week", "month"} and not _DAYS.fullmatch(slice_):
-        raise ConfigError(f"--slice {slice_} is no length", hint="say day, week, month, or a number of days")
+        raise ConfigError(f"--slice {slice_}: not a length of a slice", hint="use day, week, month, or a number of days")
     slices, first = list[Window](), window.first
     while first <= window.last:
         last = min(_last_of(first, slice_), window.last)
@@ -94,7 +96,7 @@ def cut(window: Window, slice_: str) -> tuple[Window, ...]:
         first = last + timedelta(days=1)
         if len(slices) > MOST_SLICES:
             days = (window.last - window.first).days + 1
-            message = f"{days:,} days make more than {MOST_SLICES:,} slices by --slice {slice_}"
+            message = f"{days:,} days make more than {MOST_SLICES:,} slices with --slice {slice_}"
             raise ConfigError(message, hint="use a longer --slice, such as month")
     return tuple(slices)
 
@@ -119,14 +121,14 @@ class BackfillPlan(Strict):
     status: Literal["draft"] | None = None
 
     def __str__(self) -> str:
-        """The plan, for people."""
+        """Return the plan as text for people."""
         column = f" {self.window.column}" if self.window.column else ""
         length = f"{self.slice} days" if self.slice.isdecimal() else f"a {self.slice}"
         return f"{self.window} by {self.window.by}{column}, in slices of {length}{', as drafts' if self.status else ''}"
 
     @property
     def slices(self) -> tuple[Window, ...]:
-        """The slices, the oldest first."""
+        """The slices, oldest first."""
         return cut(self.window, self.slice)
 
     def window_of(self, one: SliceRecord) -> Window:
@@ -141,15 +143,15 @@ def plan_of_record(record: BackfillRecord) -> BackfillPlan:
 
 
 def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: str, slice_: str) -> BackfillPlan:
-    """Return the plan for a feed's days; "" stands for the feed's default.
+    """Build the plan for a feed's days; "" means the feed's default.
 
     Raises:
-        ConfigError: the feed cannot be read so, or the words make no window.
+        ConfigError: the feed cannot be read so, or the values make no window.
     """
     way = by or ("cursor" if column else default_way(mapping.source))
     if way not in get_args(By):
-        hint = did_you_mean(way, get_args(By)) or f"there are {', '.join(get_args(By))}"
-        raise ConfigError(f"--by {way}: there is no such way to tell a row's day", hint=hint)
+        hint = did_you_mean(way, get_args(By)) or f"use one of {', '.join(get_args(By))}"
+        raise ConfigError(f"--by {way}: not a way to decide a row's day", hint=hint)
     first, last = days
     try:
         window = Window.model_validate({"by": way, "first": first, "last": last, "column": column})
@@ -159,7 +161,7 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
             problems, hint="--from is the first day, --to the last one, and --column goes with --by cursor"
         ) from error
     check_way(mapping, window)
-    # By event each slice reads the source again, so that there should be few.
+    # By event, each slice reads the whole source again, so a few long ones are better.
     plan = BackfillPlan(window=window, slice=slice_ or ("month" if way == "event" else "day"))
     cut(window, plan.slice)
     return plan

@@ -1,6 +1,4 @@
-"""The brakes: checks of a finished stage before anything is sent, each with its result in a sentence, and the gate that they
-keep closed.
-"""
+"""The brakes: checks of a finished stage before anything is sent, each with its result as a sentence; and the gate they close."""
 
 from __future__ import annotations
 
@@ -17,20 +15,21 @@ from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
-"""A feed with fewer known rows has no history to compare new rows with."""
+"""A feed with fewer known rows has too little history to compare new rows with."""
 READS_OF_A_HABIT = 2
-"""After so many earlier reads that replaced as many rows and went out, it is this feed's habit, as of a weekly programme."""
+"""After this many earlier reads that replaced as many rows and were sent, replacing is normal for the feed (a weekly programme).
+"""
 AGREEING = 3
-"""Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
+"""Fewer rows than this that resemble others, or that a rule leaves out, trip no brake."""
 NAMED = 3
-"""Likely copies named in a result; `eventsync rows` has all of them."""
+"""Likely copies that a result names; `eventsync rows` lists all."""
 _ROUNDING = 1e-9
-"""Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
+"""Tolerance for shares, which are binary fractions: 30 % of 10 must not be a little less than 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrakeResult:
-    """One brake's result: `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` says."""
+    """The result of one brake. `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` shows."""
 
     name: BrakeName
     is_tripped: bool
@@ -41,12 +40,12 @@ class BrakeResult:
 
     @property
     def stops(self) -> bool:
-        """Whether this result keeps the run from publishing."""
+        """Whether this result stops the run before it publishes."""
         return self.is_tripped and not self.is_accepted
 
 
 def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
-    """Check every brake after a stage, those that a person accepted included."""
+    """Check every brake after a stage, including those that a person accepted."""
     results = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
         *(_copies(report), _scope(report), _keys(report)),
@@ -61,7 +60,7 @@ _Result = tuple[BrakeName, bool, float, float, str]
 
 
 def _rejected(report: StageReport, limits: Brakes) -> _Result:
-    """Trip where more rows than allowed are rejected; one that gives sixty events counts as one all the same."""
+    """Trip if more rows are rejected than allowed; a row that gives several events counts once."""
     counted = report.rows if report.rows is not None else report.account
     rows, rejected = counted.wanted, counted.rejected
     share = rejected / rows if rows else 0.0
@@ -73,40 +72,42 @@ def _rejected(report: StageReport, limits: Brakes) -> _Result:
 
 
 def _shrink(report: StageReport, limits: Brakes) -> _Result:
-    """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
+    """Trip if a full read lost more than the allowed share of rows, or everything; rows known only from partial reads do not
+    count as earlier ones.
+    """
     now = report.account.present
     before = (report.last_whole_read if report.last_whole_read is not None or now else report.known_before) or 0
-    # Partners prune what is over: that is no loss, unless nothing is left.
+    # Partners delete past events: that is no loss, unless nothing is left.
     lost = max(before - now - report.past_rows, 0) if report.is_whole else 0
     is_empty = report.is_whole and now == 0 and before > 0
     tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before, limits.shrink))
-    sentence = f"{now} rows read, " + (f"{before} the time before" if before else "no earlier read to compare with")
-    sentence += f"; {report.past_rows} that are gone are over" if report.past_rows else ""
+    sentence = f"{now} rows read, " + (f"{before} in the read before" if before else "no earlier read to compare with")
+    sentence += f"; {report.past_rows} missing rows are past events" if report.past_rows else ""
     return "shrink", tripped, lost / before if before else 0.0, _allowed(limits.shrink), sentence
 
 
 def _left_out(report: StageReport, limits: Brakes) -> _Result:
-    """Trip where rules newly leave out more than their share of the events to come: a partner has renamed a word."""
+    """Trip if rules newly leave out more than the allowed share of upcoming events, as after a partner renamed a word."""
     count, rows = sum(report.left_out.values()), report.to_come
     tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
     named = ", ".join(f"{rule} leaves out {number}" for rule, number in report.left_out.items())
-    sentence = f"{named} of {rows} delivered rows whose events are to come" if named else "no rule newly leaves out many rows"
+    sentence = f"{named} of {rows} delivered rows with upcoming events" if named else "no rule newly leaves out many rows"
     return "left_out", tripped, count / rows if rows else 0.0, _allowed(limits.left_out), sentence
 
 
 def _new(report: StageReport, limits: Brakes) -> _Result:
-    """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed. Or where
-    most known rows changed at once, and each would become another draft.
+    """Trip if new rows replace or far outnumber the known ones (a partner's ids have changed), or if most known rows changed at
+    once and each would become another draft.
 
-    What an earlier run staged and no run has let out is as new as it was then. A feed whose reads replaced as much before,
-    and went out, is used to it; only that is excused.
+    Rows that an earlier run staged and no run has sent still count as new. A feed whose earlier reads replaced as many rows, and
+    were sent, is excused from that part only.
     """
     known, new, wanted = report.known_before, report.account.new - report.restaged + report.waiting, report.account.wanted
     if report.is_marking or not report.is_whole:
         gone = report.vanished
-    else:  # how many known rows this read newly lacks is estimated from its length
+    else:  # without marks, estimate from the read's length how many known rows are missing
         gone = min(max((report.last_whole_read or 0) - (report.account.present - new), 0), known)
-    # A whole read can only lack what was in the source before it, not what vanished long ago.
+    # A full read can only lack rows that were in the source before it, not those that vanished long ago.
     stood = report.met + gone + report.past if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < READS_OF_A_HABIT
     is_still_braked = report.waiting > 0 and "new" in report.stood
@@ -117,22 +118,22 @@ def _new(report: StageReport, limits: Brakes) -> _Result:
     tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
     sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}"
     if report.redrafted:
-        sentence += f"; {report.redrafted} delivered rows have changed, and each would become another draft"
+        sentence += f"; {report.redrafted} delivered rows have changed, and each would be sent as another draft"
     sentence += _named(report)
     if is_alike:
-        agree = "agree with rows that are gone in two of title, start and place: have dates, titles or keys changed?"
+        agree = "equal missing rows in two of title, start and place: dates, titles or keys may have changed"
         sentence += f"; {report.alike} of the new rows {agree}"
     return "new", tripped, max(new, report.redrafted) / wanted if wanted else 0.0, _allowed(limits.new), sentence
 
 
 def _beside(report: StageReport, gone: int) -> str:
-    """Return what happened to the known rows: a read that has none of them is another list."""
+    """Return what happened to the known rows, as part of the sentence of the brake `new`."""
     known, met = report.known_before, report.met
     if not report.is_whole or not known:
-        return f"beside {known} known ones"
+        return f"in addition to {known} known ones"
     still = "all" if met >= known else str(met or "none")
     usual = ", as many as in earlier reads" if report.replaced_before >= READS_OF_A_HABIT else ""
-    lacking = f" ({gone} since the last read are not{usual})" if gone else ""
+    lacking = f" ({gone} were removed since the last read{usual})" if gone else ""
     return f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source{lacking}"
 
 
@@ -145,30 +146,32 @@ def _copies(report: StageReport) -> _Result:
 
 
 def _scope(report: StageReport) -> _Result:
-    """Trip where a feed that never delivered has the rows of one that does: it was renamed, or its namespace was lost."""
+    """Trip if a feed that never delivered has rows that another feed or namespace delivers: it was renamed, or lost its
+    namespace.
+    """
     found = report.alongside
     if found is None:
         return "scope", False, 0.0, 0.5, "no other feed or namespace of the service delivers these rows"
-    sentence = f"{found.known} of {found.rows} rows are known {describe_scope(found.feed, found.namespace)}"
+    sentence = f"{found.known} of {found.rows} rows were already delivered {describe_scope(found.feed, found.namespace)}"
     return "scope", True, found.known / found.rows, 0.5, sentence
 
 
 def describe_scope(feed: str, namespace: str) -> str:
-    """Return under which name rows are delivered already, and how to go on under it."""
-    where = " ".join(filter(None, (f"to feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
-    remedies = (f"put `feed: {feed}` back" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
-    return f"{where}: {' and '.join(filter(None, remedies))}, or both would deliver them"
+    """Return the feed or namespace that delivers the rows already, and how to continue under it."""
+    where = " ".join(filter(None, (f"by feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
+    remedies = (f"restore `feed: {feed}`" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
+    return f"{where}: {' and '.join(filter(None, remedies))}, or they would be delivered twice"
 
 
 def _keys(report: StageReport) -> _Result:
-    sentence = "the key is what it was"
+    sentence = "the definition of the key is unchanged"
     if report.has_new_keys:
-        sentence = "the mapping's `key`, or what it uses, has changed: every row that gets another key would be sent once more"
+        sentence = "the mapping's `key`, or a value it uses, has changed: every row with a new key would be sent again"
     return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
 
 
 def _named(report: StageReport) -> str:
-    """Name the first rows that look like copies of what was sent before, unless the brake `scope` speaks of them all."""
+    """Return the first likely copies as text, "" if there are none or the brake `scope` covers them."""
     if report.alongside or not report.held:
         return ""
     others = [" ".join(filter(None, (row.twin_key, place_of(row.feed, row.namespace)))) for row in report.held[:NAMED]]
@@ -180,7 +183,7 @@ def _named(report: StageReport) -> str:
 
 
 def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
-    """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
+    """Return whether `part` is a greater share of `whole` than `allowed` (None: any share is allowed); equal is not greater."""
     return allowed is not None and part > allowed * whole + _ROUNDING
 
 
@@ -189,9 +192,9 @@ def _allowed(share: float | None) -> float:
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
-    """Return if the last stage passed its brakes, or if this run accepts all that stopped it.
+    """Return if the last stage passed its brakes, or if this run accepts all brakes that stopped it.
 
-    What a person accepted for an earlier run is not accepted for this one.
+    What was accepted for an earlier run is not accepted for this one.
 
     Raises:
         BrakeError: a brake holds the feed.
@@ -208,19 +211,19 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     raise BrakeError(
         f"nothing is sent: {gate.reason.partition('; ')[0]}",
         brakes=gate.brakes,
-        hint=f"`eventsync status {mapping.feed}` tells why; once that is mended, `eventsync run {mapping.feed}` reads the source "
-        f"again; in spite of that: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
+        hint=f"`eventsync status {mapping.feed}` shows why; after correcting it, `eventsync run {mapping.feed}` reads the source "
+        f"again; to send anyway: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
     )
 
 
 def brake_error(stopping: Sequence[BrakeResult], feed: str) -> BrakeError:
-    """Return the error for these brakes, with how a person may pass them for one run."""
+    """Build the error for these brakes, with the command that accepts them for one run."""
     names = tuple(result.name for result in stopping)
-    in_spite = f"`eventsync run {feed} {_accepting(names)}`"
+    accepting = f"`eventsync run {feed} {_accepting(names)}`"
     return BrakeError(
         "; ".join(result.sentence for result in stopping),
         brakes=names,
-        hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
+        hint=f"correct the source or the mapping and run again; or send the good rows anyway: {accepting}",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run is handed: settings, state DB, clock; and the feed's lease."""
+"""The context of a run (settings, state DB, clock), and the feed's lease."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from state.opening import opened_database
 
 BACKFILL = "backfill"
 SCHEDULE = "schedule"
-"""Launchers of runs, at the end of a lease holder's name."""
+"""Launchers of runs, as they end a lease holder's name."""
 PATIENCE_S = 2.0
-"""How often a waiting run asks again for a feed that another run holds."""
+"""Interval at which a waiting run tries to acquire the lease."""
 _NOTE = "waited for: {}"
 Report = Callable[[str], None]
-"""Prints a sentence for the person who watches the run."""
+"""Print a sentence for the person who watches the run."""
 
 
 def _log(sentence: str) -> None:
@@ -46,10 +46,11 @@ def _log(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The settings, the open state DB and the clock; `report` prints a sentence for the person who watches the run.
+    """The settings, the state DB, the clock and the other dependencies of a run; `report` prints a sentence for the person who
+    watches.
 
-    `leaves_traces`: rows are written back into sheets, and snapshots of sources are stored; a dry run leaves nothing behind.
-    `as_of`: the moment by which rows are judged, where that is not the clock's: what is over, and what is within a horizon.
+    `leaves_traces`: write rows back into sheets and store snapshots of sources; false in a dry run. `as_of`: the time that
+    decides what is past and what is within a horizon, if not the clock's.
     """
 
     settings: Settings
@@ -63,7 +64,7 @@ class RunContext:
 
     @property
     def notes(self) -> ServiceNotes:
-        """Notes about the configured service as a whole."""
+        """Stored notes about the configured service."""
         return ServiceNotes(self.engine, self.settings.destination, self.now)
 
     def ledger(self, mapping: FeedMapping) -> Ledger:
@@ -71,15 +72,15 @@ class RunContext:
         return Ledger(self.engine, self.settings.destination, mapping.feed, namespace=self.settings.namespace, now=self.now)
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
-        """Return the client, to be opened in an event loop."""
+        """Return the client of the service, to be opened in an event loop."""
         seen = self.telemetry.seen
         return open_api(self.settings, mapping.publish, self.engine, passage, retries=self.retries, now=self.now, seen=seen)
 
     def lists(self, mapping: FeedMapping) -> ServiceLists:
-        """Ask the service for the lists that mappings are resolved against.
+        """Ask the service for the channels and classifications that mappings are compiled with.
 
         Raises:
-            SyncError: the service cannot be reached, refuses the key, or is not the service.
+            SyncError: the service cannot be reached, refuses the key, or is not an Event Publishing service.
         """
 
         async def ask() -> ServiceLists:
@@ -90,7 +91,7 @@ class RunContext:
 
     @contextmanager
     def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
-        """Hold the feed's lease, with signals deferred; if `is_patient`, wait for the end of another run.
+        """Hold the feed's lease during the block, with signals deferred; if `is_patient`, wait for another run to end.
 
         Raises:
             HeldByAnotherError: another run holds it, and `is_patient` is false.
@@ -99,7 +100,7 @@ class RunContext:
             yield lease
 
     def _acquire(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
-        """Acquire the lease. A scheduled run always waits for a slice of a backfill, which gives way to runs that wait."""
+        """Acquire the lease. A scheduled run always waits for a slice of a backfill; the backfill lets waiting runs go first."""
         reported = ""
         while True:
             try:
@@ -116,44 +117,44 @@ class RunContext:
 
 
 def was_launched_by(holder: str, launched_by: str) -> bool:
-    """Whether the holder of a lease was launched so."""
+    """Return whether a lease holder's name ends with this launcher."""
     return holder.endswith(f"launched by {launched_by}")
 
 
 def note_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
-    """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
+    """Record that a run waits for the feed; a slice of a backfill is not recorded."""
     if not was_launched_by(holder, BACKFILL):
         notes.write(_NOTE.format(feed), at.isoformat())
 
 
 def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
-    """Whether a run waits for the feed now."""
+    """Return whether a run waits for the feed now."""
     noted = notes.read(_NOTE.format(feed))
     return noted is not None and abs(at - datetime.fromisoformat(noted)) < timedelta(seconds=2.5 * PATIENCE_S)
 
 
 OpenContext = Callable[[], AbstractContextManager[RunContext]]
-"""Opens a run context for the length of a block."""
+"""Open a run context for a block."""
 
 
 @contextmanager
 def open_context(settings: Settings, report: Report = _log) -> Iterator[RunContext]:
-    """Open the state DB for the length of the block. `report` prints sentences while a run works.
+    """Open the state DB and the telemetry for a block. `report` prints sentences while a run works.
 
     Raises:
-        SyncError: it cannot be opened.
+        SyncError: the state DB cannot be opened.
     """
     with opened_database(settings.state_url) as engine:
-        # Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run.
+        # An exporter that cannot be opened is logged once and fails no run.
         for name, value in settings.otel.items():
-            os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+            os.environ.setdefault(name, value)  # the SDK reads the environment itself, but not the `.env` file
         telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
 
 
 @cache
 def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open the exporters, once for each process."""
+    """Open the exporters that OTEL_* variables ask for, once per process."""
     for problem in wanted.problems:
         structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
     if wanted.traces == wanted.metrics == "none":

@@ -1,4 +1,4 @@
-"""Slices of a backfill that hold no row, found before a run is made for them."""
+"""Find slices of a backfill without rows, before a run is started for them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pipelines.run.stage import WindowFilter, read_chunks
 
 @dataclass(slots=True)
 class EmptySlices:
-    """Decides right before the run of a slice whether it is needed.
+    """Decides before the run of a slice whether it has rows.
 
-    Where only reading shows a row's day, one pass over the source counts for all slices; a slice that it found empty is looked
-    at again if the source may have changed since. `notices`: what the operator should know of that pass.
+    If only reading shows a row's day, one pass over the source serves all slices; it is repeated for a slice without rows if the
+    source may have changed since. `notices`: sentences about rows without a day.
     """
 
     context: RunContext
@@ -36,12 +36,12 @@ class EmptySlices:
     _probe: SourceProbe | None = None
 
     def has(self, window: Window, advance: Advance) -> bool:
-        """Whether a run would find no row; False where that cannot be known, as the run then reports why.
+        """Return whether the slice has no row; False if that is unknown: the run then reports why.
 
-        `advance`: called with the number of rows looked at.
+        `advance`: called with the number of rows read.
         """
         try:
-            with faults_as_errors(lambda: "looking for rows"), signals_raised():
+            with faults_as_errors(lambda: "searching the slice for rows"), signals_raised():
                 return not self._has_rows(window, advance)
         except SyncError:
             return False
@@ -60,9 +60,9 @@ class EmptySlices:
             return next(reading.rows, None) is not None
 
     def _read_days(self, window: Window, mapper: RowMapper, advance: Advance) -> None:
-        """Collect the days of all rows, unless the source is as it was when they were last collected."""
+        """Collect the days of all rows, unless the source is unchanged since the last time."""
         mapping, access, folder = self.mapping, self.context.settings.access, self.mapping.path.parent
-        probe = probe_source(mapping.source, folder, access=access)  # before it is read: a change meanwhile is then a change
+        probe = probe_source(mapping.source, folder, access=access)  # before the read, so that a change during it is noticed
         if probe == self._probe and not probe.blind:
             return
         days, days_of = set[date](), WindowFilter(window)

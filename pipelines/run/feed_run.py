@@ -1,4 +1,4 @@
-"""One run of one feed: hold its lease, stage, check the brakes, publish, and record how it ended, in every case."""
+"""One run of one feed: hold its lease, stage, check the brakes, publish, and record the outcome in every case."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MISSING = "keys that are not in the source"
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """The run's id in the state DB, who launched it, and its id in Dagster where it has one."""
+    """The run's id in the state DB, its launcher, and its id in Dagster, if it has one."""
 
     run_id: str
     launched_by: str
@@ -62,7 +62,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How one run of one feed ended; `published` is None where it sent nothing."""
+    """The outcome of one run; `published` is None if it sent nothing."""
 
     outcome: RunOutcome
     published: PublishReport | None = None
@@ -70,7 +70,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedRun:
-    """A run of a feed, with the options that a person gave it; by default those of a scheduled run."""
+    """A run of one feed with its options; the default ones are those of a scheduled run."""
 
     context: RunContext
     mapping: FeedMapping
@@ -79,7 +79,7 @@ class FeedRun:
     watcher: Watcher = Watcher()
 
     def run(self) -> RunResult:
-        """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
+        """Stage and publish as the options select, under one lease; return the outcome. Every error becomes an outcome."""
         published, outcome, goes_on = None, RunOutcome("done", ExitCode.DONE), not self.options.stage_only
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
@@ -95,16 +95,16 @@ class FeedRun:
         return RunResult(outcome, published)
 
     def stage(self) -> Staged:
-        """Read, map and record what is to be sent.
+        """Read and map the rows, and record what is to be sent.
 
         Raises:
-            SyncError: as the source, the service's lists or the state DB fail.
+            SyncError: the source, the service's lists or the state DB fail.
         """
         with self._lease() as lease:
             return self._stage(lease)[0]
 
     def publish(self) -> PublishReport:
-        """Send what is owed.
+        """Send all owed rows.
 
         Raises:
             SyncError: a brake holds the feed, or the state DB fails.
@@ -113,7 +113,7 @@ class FeedRun:
             return self._publish(lease)[0]
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
-        """Return what this run would send, as its options choose."""
+        """Open the outbox with the rows that this run sends under its options."""
         return open_outbox(
             self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token),
             limit=self.options.limit,
@@ -124,9 +124,10 @@ class FeedRun:
 
     @contextmanager
     def _lease(self) -> Iterator[LeaseKeeper]:
-        """Hold the feed's lease, with signals deferred.
+        """Hold the feed's lease during the block, with signals deferred.
 
-        The run's page begins under the lease: an open page of another run, seen by who holds the feed, is a dead run's.
+        The record of the run starts under the lease, so that an unfinished record of another run, seen by the lease's holder, is
+        a dead run's.
         """
         feed, run_id, launched_by = self.mapping.feed, self.identity.run_id, self.identity.launched_by
         holder = f"run {run_id}, launched by {launched_by}"
@@ -142,17 +143,17 @@ class FeedRun:
 
     @contextmanager
     def _closed_if_left(self, doing: str, account: Callable[[], PublishAccount | None] = lambda: None) -> Iterator[None]:
-        """Write down why the block was left; where the state DB takes no more, the error itself is what is reported."""
+        """Record the outcome if the block raises; if the state DB cannot record it, only the error is raised."""
         try:
             with faults_as_errors(lambda: doing, self.identity.run_id):
                 yield
         except BaseException as left:
             try:
-                self._begin()  # where the feed was never held, so that the attempt is recorded
-                # After another run took the feed over, the numbers are no longer ours.
+                self._begin()  # records the attempt, even if the lease was never held
+                # After another run took the feed over, the counts are no longer ours.
                 self._close(_outcome_of_leaving(left, doing), None if isinstance(left, LeaseLostError) else account())
             except SyncError as problem:
-                structlog.get_logger().warning("the end of the run could not be written down", problem=str(problem))
+                structlog.get_logger().warning("the outcome of the run could not be recorded", problem=str(problem))
             raise
 
     def _stage(self, lease: LeaseKeeper) -> tuple[Staged, RunOutcome]:
@@ -170,7 +171,7 @@ class FeedRun:
             return staged, outcome
 
     def _stage_job(self, lease: LeaseKeeper) -> StageJob:
-        """Ask the service for its lists, compile the mapping, find the source."""
+        """Prepare the stage: ask the service for its lists, compile the mapping, open the source."""
         context, mapping, options = self.context, self.mapping, self.options
         lists = context.lists(mapping)
         mapper = compile_feed(mapping, lists.directory, context.as_of or context.now())
@@ -228,7 +229,7 @@ class FeedRun:
             return published, outcome
 
     def _outcome_of_stage(self, staged: Staged) -> RunOutcome:
-        """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""
+        """Return the outcome of a stage: from its brakes and, if the run ends with it, from what waits for a person."""
         if staged.stopping:
             return outcome_of(brake_error(staged.stopping, self.mapping.feed))
         hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
@@ -239,19 +240,19 @@ class FeedRun:
         return self.context.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
 
     def _unless_missing(self, outcome: RunOutcome) -> RunOutcome:
-        """Return the outcome, or `needs attention` where the run was asked for keys that the source does not have.
+        """Return the outcome, or `needs attention` if the source lacks row keys that the run was asked for.
 
-        The run's page knows them, also where another process staged.
+        They are read from the run's record, because another process may have staged.
         """
         if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
             return outcome
         page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.identity.run_id)
         missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
-        hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
+        hint = "copy row keys from `eventsync rows` or `eventsync preview`"
         return RunOutcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
 
     def _write_back(self) -> WrittenBack:
-        """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
+        """Write the status of each row into the feed's sheet, if its mapping asks for it; a problem becomes a notice."""
         context = self.context
         queries = LedgerQueries(context.engine, context.now)
         written = write_back_rows(self.mapping, context.settings, queries) if context.leaves_traces else None
@@ -262,20 +263,20 @@ class FeedRun:
         return written
 
     def _warn(self, notices: Collection[str]) -> None:
-        """Log what the run noticed of the service, and add it to the run's page."""
+        """Log notices about the service, and add them to the run's record."""
         for sentence in notices:
             structlog.get_logger().warning("the service has changed", notice=sentence)
         self._add_notices(notices)
 
     def _add_notices(self, notices: Collection[str]) -> None:
-        """Add sentences to the run's page, each once."""
+        """Add notices to the run's record, each once."""
         if notices:
             add_notices(
                 self.context.engine, self.context.settings.destination, self.mapping.feed, self.identity.run_id, tuple(notices)
             )
 
     def _begin_phase(self, name: str) -> None:
-        """Begin a phase, or leave before it where a signal has come."""
+        """Begin a phase, unless a signal has asked to stop."""
         with signals_raised():
             raise_if_stopped()
         structlog.get_logger().info("phase begins", phase=name, launched_by=self.identity.launched_by)
@@ -305,4 +306,4 @@ class FeedRun:
 def _outcome_of_leaving(left: BaseException, doing: str) -> RunOutcome:
     if isinstance(left, SyncError):
         return outcome_of(left)
-    return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint="run again to go on"))
+    return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint="run it again to continue"))

@@ -1,6 +1,6 @@
-"""Cover images of events: fetched once per address, uploaded once per content, remembered in the state DB.
+"""Cover images of events: fetched once per address, uploaded once per content, recorded in the state DB.
 
-The mapping chooses what happens to an event whose image fails.
+The mapping decides what happens to an event whose image fails.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from state.ledger.outbox import Outbox
 from state.notes import MediaMemory
 
 _MEDIA = FeedName("media")
-"""In place of a feed's name in idempotency keys: feeds share the images of one destination."""
+"""Used instead of a feed's name in idempotency keys of uploads: the feeds of one destination share images."""
 KEYS_OF_AN_IMAGE = 3
-"""Keys tried for one image whose upload the service remembers but does not show: a second document of an image is harmless."""
+"""Keys tried for one image whose upload the service remembers but does not return; a second document of an image is harmless."""
 OUTAGE = 3
-"""After so many images in a row that the service could not take, uploads are considered down."""
+"""After this many images in a row that the service could not take, uploads count as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoverProblem:
-    """An image that could not be used, and the row it was meant for."""
+    """An image that could not be used, and its row."""
 
     row_key: RowKey
     url: str
@@ -44,7 +44,7 @@ class CoverProblem:
 
 @dataclass(frozen=True, slots=True)
 class EventBody:
-    """The body to pin and send. `missing`: why the row's image is not in it; `media_id`: the image that is."""
+    """The body to pin and send. `missing`: why the row's image is not in it; `media_id`: the image in it."""
 
     body: bytes
     missing: Reason | None = None
@@ -52,7 +52,7 @@ class EventBody:
 
 
 class CoverImages:
-    """The images of one drain: each address is fetched once, each content uploaded once."""
+    """Fetches and uploads the images of one drain: each address once, each content once."""
 
     def __init__(self, fetcher: ImageFetcher, memory: MediaMemory, namespace: str, now: Callable[[], datetime]) -> None:
         self._fetcher = fetcher
@@ -66,7 +66,7 @@ class CoverImages:
         self.problems: list[CoverProblem] = []
 
     async def deliver(self, api: EventApi, outbox: Outbox, intent: Intent, cover: Cover) -> Verdict:
-        """Deliver an intent with its image, pinned before it is sent; upload again one that the service has lost."""
+        """Deliver an intent with its image, pinned before it is sent; upload an image again that the service has lost."""
         first = await self.prepare(api, intent, cover)
         if not isinstance(first, EventBody):
             return first
@@ -82,7 +82,7 @@ class CoverImages:
         return await api.deliver(outbox.pin(intent, second.body, missing=second.missing, refused=verdict))
 
     async def prepare(self, api: EventApi, intent: Intent, cover: Cover) -> EventBody | Refusal | Postponed:
-        """Return the body to pin and send, or what becomes of the row instead. Never raises for an image."""
+        """Return the body to pin and send, or the verdict that ends the row's delivery. An image problem raises nothing."""
         found = await self._once(cover.url, lambda: self._fetch(api, cover.url))
         if isinstance(found, int):
             return EventBody(with_cover(intent.body, found), media_id=found)
@@ -98,9 +98,9 @@ class CoverImages:
         return EventBody(as_draft(intent.body) if cover.on_error == "draft" else intent.body, missing)
 
     async def forget(self, media_id: int) -> bool:
-        """Forget an image that the service refuses, as it may have been deleted there; return whether to upload it again.
+        """Forget an uploaded image that the service refuses; return whether to upload it again.
 
-        Once for each image: a service that refuses what was just uploaded will refuse it again.
+        True once per image: a service that refuses a new upload will refuse it again.
         """
         if media_id in self._last_tries:
             return False
@@ -113,7 +113,7 @@ class CoverImages:
         return True
 
     async def close(self) -> None:
-        """Close the connections to the partners' servers."""
+        """Cancel open work and close the connections to the partners' servers."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -125,7 +125,7 @@ class CoverImages:
         return await asyncio.shield(self._tasks[name])
 
     async def _fetch(self, api: EventApi, url: str) -> int | ImageProblem:
-        """Return the media id of the image at an address; upload the image where the service does not have it."""
+        """Return the media id of the image at an address; fetch and upload it if needed."""
         known = await asyncio.to_thread(self._memory.known_address, url)
         known_id = await self._known_content(known.content_digest) if known else None
         found = await self._fetcher.fetch_image(url, etag=known.etag if known and known_id is not None else "")
@@ -140,10 +140,10 @@ class CoverImages:
         return media_id
 
     async def _upload(self, api: EventApi, image: Image) -> int | ImageProblem:
-        """Upload under the key of this content, or under the next one where the first is used up or its document is gone.
+        """Upload under the key of this content, or under its next key if that one is used up or its document is gone.
 
-        A failed question beside it distinguishes a service that is down from an image that it cannot process: only the former
-        holds rows up.
+        After a failure, another request to the service distinguishes an outage from an image that it cannot process; only an
+        outage postpones the row.
         """
         known = await self._known_content(image.digest)
         if known is not None:
@@ -172,9 +172,9 @@ class CoverImages:
 
 
 def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked | Superseded]:
-    """Whether the service refused a row for its cover image, now or in an answer that it repeats: by the field, or in its words.
+    """Return whether the service refused a row for its cover image: by the answer's field, or by the words of its message.
 
-    A denial after an attempt that may have been carried out proves nothing.
+    A denial after an attempt that may have succeeded proves nothing.
     """
     if isinstance(verdict, Blocked) and (verdict.is_unanswered or not verdict.answer.field):
         return False

@@ -1,11 +1,12 @@
 """The outcome of a run and its exit code, for scripts, Dagster and the state DB; every error has one.
 
-What waits for a person at the end of a run has its words here, and leads to an outcome.
+Also the sentences about rows that wait for a person at the end of a run.
 """
 
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,46 +26,46 @@ if TYPE_CHECKING:
     from mappings.spec.feed import FeedMapping
     from state.ledger.standing import Standing
 
-HELP = "what would help: "
+HELP = "what to do: "
 REJECTED = ProblemKind.REJECTED.value
 RESENT = "resent"
 IGNORED = "ignored"
 WAITING: tuple[str, ...] = (REJECTED, *(kind.value for kind in Waiting))
-"""What waits for a person, in the order in which it is listed."""
+"""Kinds of rows that wait for a person, in the order in which they are listed."""
 ALL: tuple[str, ...] = tuple(dict.fromkeys((*(state.value for state in EntryState), *WAITING, RESENT, IGNORED)))
 STANDING_TEXTS: Mapping[str, str] = {
     REJECTED: "rejected: the mapping cannot make events of them",
-    Waiting.CONFLICT: "in conflict: the service says that their keys were used for something else",
-    Waiting.BLOCKED: "blocked: this key may not publish into their channel",
+    Waiting.CONFLICT: "in conflict: the service reports their idempotency keys as used for other events",
+    Waiting.BLOCKED: "blocked: the API key may not publish to their channel",
     Waiting.UNCERTAIN: "uncertain: no usable answer; they are sent again with the same key",
     Waiting.REFUSED: "refused by the service",
-    Waiting.HELD: "held back as likely copies of known events",
-    Waiting.UNCONFIRMED: "delivered under an id that is not known",
+    Waiting.HELD: "held as likely copies of known events",
+    Waiting.UNCONFIRMED: "delivered, with an event id that is not known",
     Waiting.DRIFT: "changed at the source since they were sent",
     Waiting.VANISHED: "gone from the source since they were sent",
-    Waiting.EARLIER: "with earlier events to be removed by hand",
+    Waiting.EARLIER: "with earlier events to remove by hand",
     Waiting.WARNING: "used with a warning",
 }
-"""By the word that `rows --state` takes; a number of rows stands before it."""
+"""Sentences by the value of `rows --state`; the number of rows precedes each."""
 STANDING_HELP: Mapping[str, str] = {
-    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
-    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
-    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
-    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
+    "conflict": "`eventsync reconcile {feed}` searches the service for them, `eventsync resolve {feed} KEY` decides",
+    "uncertain": "the next run sends them again; for those too old for that: `eventsync reconcile {feed}`",
+    "delivered_unconfirmed": "`eventsync reconcile {feed}` searches the service for their ids",
+    "refused": "correct the source or the mapping; or send them unchanged: `eventsync retry {feed}`",
     "blocked": "ask for access to their channels; the next run sends them again",
     "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} KEY"
-    " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` leaves it held",
-    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
+    " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` takes it off the list",
+    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` writes a list for the partner",
     "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
     "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
     "earlier": "`eventsync rows {feed} --state earlier` names the events; remove them by hand, then"
     " `eventsync resolve {feed} KEY --removed`",
-    "warning": "`eventsync rows {feed} --state warning` says what to look at;"
+    "warning": "`eventsync rows {feed} --state warning` shows the warnings;"
     " `eventsync resolve {feed} KEY --ignore` takes one off the list",
 }
-"""What would help, by the same word; `{feed}` stands for the feed's name."""
+"""What to do about them, by the same value; `{feed}` is replaced by the feed's name."""
 NAMED = 3
-"""Images named in the message of a run; `eventsync rows` has all of them."""
+"""Images that the message of a run names; `eventsync rows` lists all."""
 _DRIFTS = {
     DriftKind.EDITED: "edited",
     DriftKind.TO_PUBLISH: "to be published by hand",
@@ -88,7 +89,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended: a word, its exit code, and a sentence for people."""
+    """The end of a run: a word, its exit code, a sentence for people, and what to do."""
 
     name: str
     exit_code: ExitCode
@@ -97,13 +98,13 @@ class RunOutcome:
 
     @property
     def text(self) -> str:
-        """The message with the hint, as the state DB keeps it."""
+        """The message and the hint in one text, as stored in the state DB."""
         return f"{self.message}\n{HELP}{self.hint}" if self.hint else self.message
 
 
 def message_and_hint(text: str) -> tuple[str, str]:
-    """Split what `RunOutcome.text` returned."""
-    message, _, hint = text.partition(f"\n{HELP}")
+    """Split a text of `RunOutcome.text` into message and hint; version 0.1 used another label."""
+    message, hint, *_ = *re.split("\n(?:what to do|what would help): ", text, maxsplit=1), ""
     return message, hint
 
 
@@ -114,17 +115,17 @@ def outcome_of(error: SyncError) -> RunOutcome:
 
 
 class FaultError(SyncError):
-    """A fault of eventsync itself, or of a library that it uses."""
+    """A bug of eventsync, or of a library that it uses."""
 
 
 @contextmanager
 def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Log an unexpected exception of the block with its stack trace, and raise `FaultError` in its place.
+    """Log an unexpected exception of the block with its stack trace, and raise `FaultError` instead.
 
-    The one place that catches every exception. `passing`: those that are expected beside `SyncError`.
+    The only place that catches every exception. `passing`: exceptions that pass unchanged, like `SyncError`.
 
     Raises:
-        FaultError: says what to send us.
+        FaultError: its hint says what to report.
     """
     expected: tuple[type[Exception], ...] = (SyncError, *passing)
     try:
@@ -136,9 +137,9 @@ def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tup
 
 
 def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:
-    """Log a fault and return what to report.
+    """Log an unexpected exception, and build the error that says what to report.
 
-    A command that logs nothing else sets up the logs first: the secrets to mask are known to the settings only.
+    Sets up the logs first if the command has not: the settings have the secrets to mask.
     """
     import structlog  # noqa: PLC0415  # keeps the start of commands that log nothing fast
 
@@ -149,18 +150,18 @@ def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:
             from pipelines.telemetry.logs import configure_logs  # noqa: PLC0415  # as above
 
             configure_logs(current_settings())
-        structlog.get_logger().error("a fault of eventsync", doing=doing, exc_info=error)
+        structlog.get_logger().error("a bug in eventsync", doing=doing, exc_info=error)
     except SyncError:
-        where = "what was done"
+        where = "what you did"
     run = f"run {run_id}, " if run_id else ""
     about = f"eventsync {version('eventsync')}, Python {platform.python_version()}"
     return FaultError(
-        f"a fault of eventsync while {doing}: {type(error).__name__}", hint=f"please report it: {run}{about}, and {where}"
+        f"a bug in eventsync while {doing}: {type(error).__name__}", hint=f"please report it with: {run}{about}, and {where}"
     )
 
 
 class BrakeError(SyncError):
-    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
+    """A brake stopped the feed before anything was sent. `brakes`: their names, as for `--accept`."""
 
     def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -176,15 +177,15 @@ _OUTCOMES: tuple[tuple[tuple[type[SyncError], ...], str, ExitCode], ...] = (
     ((ConfigError, PermanentError), "cannot go on", ExitCode.CONFIG),
     ((SyncError,), "failed", ExitCode.ATTENTION),
 )
-"""The first that fits counts."""
+"""The first matching line counts."""
 
 
 def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: RunOutcome) -> RunOutcome:
-    """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
+    """Return `needs attention` if waiting rows exceed the feed's limits, else `otherwise`; the message lists all that waits."""
     limits, refused = mapping.publish.brakes, standing.refused
     share = limits.rejected
     are_many = share is not None and refused.count >= limits.rejected_at_least and refused.count > share * standing.asked
-    too_old = "uncertain for so long that the service may have forgotten their keys"
+    too_old = "uncertain for so long that the service may have forgotten their idempotency keys"
     beyond = [
         (standing.conflict, STANDING_TEXTS[Waiting.CONFLICT]),
         (standing.forgotten, too_old),
@@ -198,7 +199,7 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Run
     details = {
         Waiting.REFUSED: ", within what the feed allows",
         Waiting.DRIFT: f": {', '.join(drifts)}",
-        Waiting.UNCONFIRMED: f": `eventsync reconcile {mapping.feed}` looks it up",
+        Waiting.UNCONFIRMED: f": `eventsync reconcile {mapping.feed}` searches the service for it",
     }
     within = {kind: rows for kind, rows in standing.rows.items() if kind not in is_red}
     others = [f"{rows} {STANDING_TEXTS[kind]}{details.get(kind, '')}" for kind, rows in within.items()]
@@ -208,19 +209,19 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Run
         return replace(otherwise, message=message, hint="; ".join(filter(None, (otherwise.hint, hint if others else ""))))
     if first := (*standing.conflict.first, *standing.forgotten.first):
         hint = (
-            f"`eventsync reconcile {mapping.feed}` looks for them in the service's list; `eventsync resolve {mapping.feed}"
+            f"`eventsync reconcile {mapping.feed}` searches the service's list for them; `eventsync resolve {mapping.feed}"
             f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
         )
     return RunOutcome("needs attention", ExitCode.ATTENTION, message, hint)
 
 
 def copies_line(standing: Standing, mapping: FeedMapping) -> str:
-    """Return how many copies of events there may be, "" if none."""
+    """Return a sentence on how many copies of events may exist, "" if none."""
     if not standing.copies.count:
         return ""
-    return f"where the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
+    return f"if the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
 
 
 def joined_lines(*lines: str) -> str:
-    """Join the lines that say something."""
+    """Join the lines that are not empty."""
     return "\n".join(filter(None, lines))

@@ -1,4 +1,4 @@
-"""Compare what a feed sends with the service's OpenAPI page before anything is sent, to expect refusals of every row."""
+"""Compare what a feed sends with the service's OpenAPI page before a run sends, to foresee a refusal of every row."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from pipelines.run.service import read_note, write_note
 from state.notes import ServiceNotes
 
 _RULES = "3"
-"""Version of the comparison: remembered results of another version are ignored."""
+"""Version of the comparison: stored results of another version are ignored."""
 _SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRefusal:
-    """A refusal that the service's page announces for every row.
+    """A refusal of every row that follows from the OpenAPI page.
 
-    `fields`: paths in the payload that a refusal may name for it; none where the request as a whole is meant.
+    `fields`: paths in the payload, one of which such a refusal names; empty if it concerns the whole request.
     """
 
     text: str
     fields: frozenset[str] = frozenset()
 
     def explains(self, answer: Answer) -> bool:
-        """Whether a refusal is the announced one: it names such a field, as its field or in its words.
+        """Return whether a refusal is the expected one: it names one of the fields, or none if the whole request is meant.
 
-        Where the request as a whole is meant, it names no field. A 403 is never announced.
+        A 403 is never expected.
         """
         if not self.fields:
             return not answer.field and answer.status != 403
@@ -51,9 +51,9 @@ class ExpectedRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the page announces for a feed. `has_changed`: since the last run.
+    """The result of the comparison for a feed. `has_changed`: the page, since the last run.
 
-    `is_disproved`: rows have passed in spite of its errors. `upload_field`: the form field for images.
+    `is_disproved`: rows were accepted although errors were found. `upload_field`: the form field for images.
     """
 
     drifts: tuple[Drift, ...] = ()
@@ -63,23 +63,23 @@ class Outlook:
 
     @property
     def errors(self) -> tuple[Drift, ...]:
-        """The differences for which every row would be refused, unless disproved."""
+        """The differences that would make the service refuse every row; none once disproved."""
         return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
 
     @property
     def expected(self) -> tuple[ExpectedRefusal, ...]:
-        """The refusals that these lead to."""
+        """The refusals that follow from the errors."""
         return tuple(ExpectedRefusal(drift.statement, frozenset(drift.fields)) for drift in self.errors)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The notices of a run: every announced refusal; differences for some rows only when the page changes."""
+        """The sentences for the run's record: every error; the number of warnings only when the page has changed."""
         notices = [str(drift) for drift in self.errors[:_SHOWN_ERRORS]]
         if (more := len(self.errors) - _SHOWN_ERRORS) > 0:
-            notices.append(f"the service's page differs in {more} more places: see `eventsync check --live`")
+            notices.append(f"the service's OpenAPI page differs in {more} more places: see `eventsync check --live`")
         warnings = sum(drift.severity == "warning" for drift in self.drifts)
         if self.has_changed and warnings:
-            news = f"the service's page has changed, and differs for some rows in {warnings}"
+            news = f"the service's OpenAPI page has changed; {warnings} differences may affect some rows"
             notices.append(f"{news}: see `eventsync check --live`")
         return tuple(notices)
 
@@ -89,7 +89,7 @@ CLEAR = Outlook()
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """The last comparison: of which page (its `ETag` and digest) with which mapping, by which rules."""
+    """The last comparison: the page (`ETag` and digest), the mapping, the version of the rules, and the result."""
 
     etag: str
     page: str
@@ -102,7 +102,7 @@ _COMPARISON = TypeAdapter(_Comparison)
 
 
 class Preflight:
-    """Compares for one feed at one destination; an unchanged page is not compared twice."""
+    """Compares one feed with the page of one destination; an unchanged page is not compared again."""
 
     def __init__(self, notes: ServiceNotes, mapping: FeedMapping) -> None:
         self._notes = notes
@@ -110,7 +110,7 @@ class Preflight:
         self._name = f"contract of {mapping.feed}"
 
     async def compare(self, api: EventApi) -> Outlook:
-        """Fetch the page and compare it; nothing is announced where it cannot be fetched or read.
+        """Fetch the page and compare it; without a readable page, expect no refusals.
 
         Raises:
             SyncError: the state DB cannot be read or written.
@@ -123,7 +123,7 @@ class Preflight:
             return usable.outlook
         page = await asyncio.to_thread(read_page, body.body) if isinstance(body, PageBody) else body
         if not isinstance(body, PageBody) or page is None or isinstance(page, NoPage):
-            why = page.why if isinstance(page, NoPage) else "it answers 304 to nothing"
+            why = page.why if isinstance(page, NoPage) else "it answered 304 without being asked for changes"
             structlog.get_logger().debug("the service's page could not be compared", why=why)
             return CLEAR
         drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
@@ -132,7 +132,7 @@ class Preflight:
         return replace(outlook, has_changed=last is not None and last.page != digest)
 
     def disprove(self) -> None:
-        """Remember that rows passed in spite of what the page announces, until it changes."""
+        """Record that rows were accepted although errors were found; it holds until the page changes."""
         last = read_note(self._notes, self._name, _COMPARISON)
         if last is not None:
             disproved = replace(last, outlook=replace(last.outlook, is_disproved=True))

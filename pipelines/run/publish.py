@@ -1,8 +1,8 @@
-"""Publish what is owed: open the client, check the contract, then claim, deliver and settle with several requests in flight.
+"""Publish the owed rows: open the client, compare the contract, then claim, deliver and settle with several requests in flight.
 
-COMMIT POINT 2 of a run. A slot claims its next intent in the very transaction that makes its last answer durable, so that a
-kill leaves at most as many unanswered rows as there were slots. Never needs the source. A drain whose answers show together that
-the mapping or the key is wrong, and not single rows, is stopped.
+COMMIT POINT 2 of a run. A slot claims its next intent in the transaction that records its last answer, so that a kill leaves at
+most as many unanswered rows as there are slots. The source is not needed. A drain stops if its answers show that the mapping or
+the key is wrong, and not single rows.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing
 
 OUTAGE = "outage"
-"""Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
+"""The ledger's note that an outage stopped a drain; any other note is the reason of a refusal."""
 GRACE_S = 20.0
-"""How long requests in flight may take to finish once a stop is requested."""
+"""Seconds that requests in flight get to finish after a stop is requested."""
 STATE_PATIENCE_S = 30.0
-"""How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
+"""Seconds that received answers wait for a locked or unreachable state DB; nothing new is sent meanwhile."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 5.0
 _POLL_S = 0.25
-"""How often a drain that is to stop checks for rows that wait to be sent again."""
+"""Interval at which a stopping drain looks for rows that wait for another attempt."""
 _QUIET_PASSES = 2
-"""Passes of the event loop that an answer takes from the socket to the drain."""
+"""Passes of the event loop that an answer needs from the socket to the drain."""
 _TURNED_AWAY_S = 1.3
-"""How long it may take until every row that waits for a slot has been turned away."""
+"""Longest time until every row that waits for a slot has been released."""
 _MOST_USED = 1.05
-"""A bucket that was full lets through a little more than its rate."""
+"""A full token bucket lets through a little more than its rate."""
 SAME_REFUSALS = 25
-"""After so many first answers that are the same refusal (field and issue), the mapping is considered wrong."""
+"""After this many equal refusals (field and issue) from the first row on, the mapping counts as wrong."""
 MOST_IN_A_ROW = 1000
-"""So many equal refusals in a row stop any run, however long it is and even after deliveries. And after so many rows in a row for
-whose channels the key lacks the scope, it is considered to lack it for all.
+"""This many equal refusals in a row stop any run, even after deliveries; and after this many rows in a row whose channel the key
+lacks the scope for, it counts as lacking it for all.
 """
 PATIENT_ANSWERS = 10
-"""After so many rows that neither pass nor are refused as announced, the page is ignored."""
+"""After this many rows that are neither accepted nor refused as expected, the OpenAPI page is ignored."""
 _ROUNDING = 1e-9
-"""Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
+"""Tolerance for shares, which are binary fractions: 29 % of 100 must not be a little less than 29."""
 T = TypeVar("T")
 Task = asyncio.Task[Any]
 Deliver = Callable[[Intent], Awaitable[Verdict]]
@@ -80,27 +80,28 @@ OpenCovers = Callable[[], CoverImages]
 
 
 class SameRefusalError(BrakeError):
-    """Rows are refused for a reason that is not their own. `reason` is equal for equal refusals."""
+    """Many rows are refused for the same reason, so single rows are not at fault. `reason` is equal for equal refusals."""
 
     def __init__(self, which: str, reason: str) -> None:
         super().__init__(
             f"{which} refused for the same reason: {reason}",
             brakes=("same refusal",),
-            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes; "
-            "if it was the service that was wrong, `eventsync retry FEED` lets them go out as they are; "
-            "the next run sends one row first, and the others once it has passed",
+            hint="correct the mapping and run again: refused rows are sent again when their payload changes; "
+            "if the service was wrong, `eventsync retry FEED` sends them unchanged; "
+            "the next run sends one row first, and the others if it is accepted",
         )
         self.reason = reason
 
 
 @dataclass(slots=True)
 class SystemicFailure:
-    """Stops a drain that is refused as a whole: by the same refusal again and again, as the page announced, or for every channel.
+    """Circuit breaker of a drain: stops it after repeated equal refusals, an expected refusal, or a missing scope for every
+    channel.
 
-    `patience`: so many equal refusals in a row stop a run in which other rows have passed before. `stopped_by`: the reason for
-    which an earlier run was stopped, `expected`: the refusals that the service's page announces; for either, rows are sent one
-    by one until one has passed. `owed`: rows that the drain would send. `scope_cause`: why rows of a drain that sent everything
-    are still pending. `has_disproved`: a row has passed in spite of the page, which alone stops nothing.
+    `patience`: equal refusals in a row that stop a run in which rows were accepted before. `stopped_by`: the reason why an
+    earlier run was stopped; `expected`: refusals that follow from the OpenAPI page; with either, rows are sent one by one until
+    one is accepted. `owed`: number of rows to send. `scope_cause`: why rows of a finished drain are still pending.
+    `has_disproved`: a row was accepted against the page.
     """
 
     patience: int = MOST_IN_A_ROW
@@ -120,12 +121,12 @@ class SystemicFailure:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether an earlier run was stopped, and no row has passed since."""
+        """Whether an earlier run was stopped, and no row was accepted since."""
         return bool(self.stopped_by) and not self._has_passed
 
     @property
     def is_cautious(self) -> bool:
-        """Whether rows are sent one by one."""
+        """Whether rows are to be sent one by one."""
         return self.is_doubtful or self._heeds_page
 
     @property
@@ -133,10 +134,10 @@ class SystemicFailure:
         return bool(self.expected) and not self.has_disproved and self._conclusive < PATIENT_ANSWERS
 
     def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
-        """Take one more verdict into account; return why the run must stop, if it must."""
+        """Count one more verdict; return the error that stops the run, None to continue."""
         if isinstance(verdict, Superseded):
             self._out_of_scope = 0
-            return None  # an old refusal that is repeated is not final: the row is sent once more under its next key
+            return None  # the repeated answer is an old one: the row is sent again under its next key
         if self._heeds_page and (cause := self._announced(intent, verdict)):
             return cause
         if isinstance(verdict, Postponed):
@@ -146,7 +147,7 @@ class SystemicFailure:
             return verdict.cause if self._out_of_scope >= MOST_IN_A_ROW else None
         if not isinstance(verdict, Uncertain):
             self._out_of_scope = 0
-        # A refusal of our own (a broken image in many rows) was never sent: it proves nothing about the mapping.
+        # A refusal without a request (a broken image) proves nothing about the mapping.
         if isinstance(verdict, Refusal) and verdict.attempts:
             return self._after_refusal(verdict.answer)
         if not isinstance(verdict, Uncertain | Refusal):
@@ -155,10 +156,10 @@ class SystemicFailure:
         return None
 
     def _announced(self, intent: Intent, verdict: Verdict) -> SyncError | None:
-        """Return why the drain must stop, if a row was refused as the page announces.
+        """Return the error that stops the drain if a row was refused as expected from the OpenAPI page.
 
-        An intent that an earlier run may have sent proves nothing by passing: its answer may be that of the earlier attempt,
-        under an earlier contract.
+        An intent that an earlier run may have sent disproves nothing: its answer may be the stored one, under an earlier
+        contract.
         """
         self._answers += 1
         self._conclusive += not intent.is_unanswered
@@ -171,7 +172,7 @@ class SystemicFailure:
         return BrakeError(
             f"{announced.text}; a row was refused for it ({refusal}), {max(self.owed - self._answers, 0)} rows were not sent",
             brakes=("contract",),
-            hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
+            hint="see `eventsync check --live`, correct the mapping and run again: no row is lost, each keeps its key",
         )
 
     def _after_refusal(self, answer: Answer) -> SyncError | None:
@@ -189,9 +190,10 @@ class SystemicFailure:
 
 
 def patience_with(owed: int, bad_share: float | None) -> int:
-    """Return how many equal refusals in a row stop a run that owes so many rows, once rows have passed.
+    """Return how many equal refusals in a row stop a run with `owed` rows, after some rows were accepted.
 
-    A partner may have listed bad rows side by side: as many as the feed allows (`rejected`; None: any) are no sign of more.
+    A partner may have listed bad rows side by side: up to the allowed share (`rejected`; None: any) they are no sign of a wrong
+    mapping.
     """
     beyond = MOST_IN_A_ROW if bad_share is None else int(owed * bad_share + _ROUNDING) + 1
     return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
@@ -199,11 +201,11 @@ def patience_with(owed: int, bad_share: float | None) -> int:
 
 @dataclass(slots=True)
 class Drain:
-    """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
+    """One pass over the outbox. Transactions and requests share one thread, so neither needs a lock.
 
-    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once it is to stop. `advance` is
-    called with the number of rows settled. `assure` is awaited right before each request leaves, and may raise: then nothing
-    leaves. `report` prints a sentence for the person who watches. After `run`, `cause` says why the drain ended early, if it did.
+    `in_flight`: requests at a time. `grace_s`: seconds that requests in flight get to finish after a stop. `advance`: called with
+    the number of rows settled. `assure`: awaited right before each request; if it raises, the request is not sent. `report`
+    prints a sentence for the person who watches. After `run`, `cause` is the error that ended the drain early, if any.
     """
 
     outbox: Outbox
@@ -236,9 +238,9 @@ class Drain:
         *,
         is_traced: bool = False,
     ) -> None:
-        """Open the client, check the contract, and run, each intent with its image.
+        """Open the client, compare the contract, and run; each intent is sent with its image.
 
-        `is_traced`: requests are traced, each with the key of its row.
+        `is_traced`: requests are traced with the key of their row.
         """
         outbox, systemic = self.outbox, self.systemic
         async with open_api(self.passage) as api:
@@ -252,7 +254,7 @@ class Drain:
                 systemic.stopped_by = outbox.stopped_by
             try:
                 if preflight is not None and outbox.owed:
-                    # Compare the mapping with the service's page, unless a signal cuts it short.
+                    # A task, so that a signal can cancel the comparison.
                     self._preflight = asyncio.create_task(preflight.compare(api))
                     await asyncio.wait({self._preflight})
                     if not self._preflight.cancelled():
@@ -277,9 +279,9 @@ class Drain:
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
-        """Let a request of the running task leave: a context around all of it, its answer included.
+        """Context around each request of the running task, its answer included: admit it, or hold it for ever after a stop.
 
-        Once the drain is to stop no request leaves any more: its task waits until it is cancelled.
+        A held task waits until it is cancelled.
         """
         if self._patience_until < inf:
             await asyncio.get_running_loop().create_future()
@@ -296,7 +298,7 @@ class Drain:
                 self._has_left.discard(task)
 
     def on_signal(self, count: int) -> None:
-        """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
+        """Take no new rows and print how long requests in flight are waited for; after a second signal do not wait."""
         if count > 1:
             self.stop()
             self._deadline = asyncio.get_running_loop().time()
@@ -305,25 +307,25 @@ class Drain:
             self._preflight.cancel()
         in_flight = len(self._at_service & self._tasks.keys())
         waiting = f"{in_flight} request{'s' * (in_flight != 1)} in flight, up to {self.grace_s:.0f} s"
-        self.report(f"stopping: {waiting}; press Ctrl-C again to leave at once")
+        self.report(f"stopping: {waiting}; press Ctrl-C again to quit at once")
         self.stop()
 
     def stop(self) -> None:
-        """Take no new rows, because of a signal; in the event loop's thread."""
-        hint = "run again to go on: what was in flight keeps its key and body"
+        """Take no new rows, after a signal; call it in the event loop's thread."""
+        hint = "run it again to continue: requests in flight are repeated with the same key and body"
         self.cause = self.cause or InterruptedRunError("stopped on request", hint=hint)
         self.wake()
 
     def wake(self) -> None:
-        """Compute again how many rows may be in hand; in the event loop's thread."""
+        """Compute again how many rows may be claimed; call it in the event loop's thread."""
         self._changed.set()
 
     async def record(self, intent: Intent) -> None:
-        """Record that one more attempt of an intent in hand begins, before it leaves."""
+        """Record another attempt of a claimed intent before it is sent."""
         await self._patiently(lambda: self.outbox.begin_again(intent))
 
     async def run(self) -> None:
-        """Send until nothing is owed, or until a cause to stop; every answer that arrived is durable on return."""
+        """Send until nothing is owed or a cause stops it; on return every received answer is recorded."""
         try:
             while await self._patiently(self._settle_and_send):
                 await self._next_answers()
@@ -331,7 +333,7 @@ class Drain:
             await self._cancel(list(self._tasks))
 
     async def _patiently(self, write: Callable[[], T]) -> T:
-        """Write to the state DB; wait a while for one that is away, because the answers in hand are worth keeping."""
+        """Write to the state DB, retrying for a while if it is busy: received answers must not be lost."""
         loop = asyncio.get_running_loop()
         until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
         while True:
@@ -349,11 +351,11 @@ class Drain:
         slots = min(self.in_flight, api.limiter.concurrency.room) if api else self.in_flight
         if self.systemic.is_cautious or (api and api.circuit.is_open):
             slots = min(1, slots)
-        # Rows that wait before they ask about a 409 need no slot.
+        # Rows that wait before they repeat a request after a 409 need no slot.
         in_hand = len(self._tasks) - (len(api.asking_later) if api else 0)
         want = 0 if self.cause else max(slots - in_hand, 0)
         if settled or want:
-            # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
+            # In the loop's thread: a switch of threads costs more than the transaction.
             intents = self.outbox.settle_and_claim(settled, want)
             del self._answered[: len(settled)]
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
@@ -372,7 +374,7 @@ class Drain:
             self.wake()
 
     async def _next_answers(self) -> None:
-        """Wait for answers; once it is to stop, only for those of requests that are at the service now."""
+        """Wait for answers; after a stop only for those of requests at the service."""
         loop = asyncio.get_running_loop()
         if self.cause and self._patience_until == inf:
             self._deadline = min(self._deadline, loop.time() + self.grace_s)
@@ -386,7 +388,7 @@ class Drain:
                 await self._changed.wait()
         if loop.time() >= self._deadline:
             await self._cancel(list(self._tasks))
-        quiet = 0  # collect the answers that are on their way through the loop: settling many costs hardly more than one
+        quiet = 0  # collect answers that are passing through the loop: settling many costs little more than one
         while quiet < _QUIET_PASSES and self._answered and self._tasks:
             known = len(self._answered)
             await asyncio.sleep(0)
@@ -396,11 +398,11 @@ class Drain:
             task.result()
 
     async def _dismiss(self) -> None:
-        """Cancel rows that wait for a slot, a pause or another attempt. What never left is as good as not claimed."""
+        """Cancel rows that wait for a slot, a pause or another attempt; those never sent become pending again."""
         waiting = [task for task in self._tasks if not (task.done() or task in self._at_service)]
         unsent = [self._tasks[task] for task in waiting if task not in self._has_left]
         await self._cancel(waiting)
-        not_sent = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+        not_sent = Answer(status=0, code="not_sent", message="the run was stopped before the request was sent")
         cause = self.cause or InterruptedRunError("stopped on request")
         self._answered += [Settled(intent, Postponed(not_sent, cause, attempts=0)) for intent in unsent]
         if unsent:
@@ -419,9 +421,9 @@ async def _deliver(api: EventApi, covers: CoverImages, outbox: Outbox, intent: I
 
 
 def _logged(deliver: Deliver, *, is_traced: bool) -> Deliver:
-    """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
+    """Return `deliver` with debug log lines before and after each row; unchanged if they are not wanted.
 
-    Of an answer, the status, the code and the request id are logged, never the row's content.
+    Logs the status, code and request id of an answer, never the row's content.
     """
     log = structlog.get_logger()
     if not is_traced and not log.is_enabled_for(logging.DEBUG):
@@ -445,8 +447,8 @@ def _logged(deliver: Deliver, *, is_traced: bool) -> Deliver:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """A drain that ended: `cause` says why it ended before everything was sent, if it did; `standing` what waits for a person;
-    `pace` how fast it went, in numbers.
+    """A finished drain. `cause`: the error that ended it early, if any; `standing`: what waits for a person; `pace`: figures of
+    the sending speed.
     """
 
     account: PublishAccount
@@ -460,7 +462,7 @@ class PublishReport:
 
 
 def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight: Preflight, *, is_traced: bool) -> PublishReport:
-    """Send what is owed, oldest first, several in flight.
+    """Send the owed rows, oldest first, several at a time; return the report.
 
     Raises:
         SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
@@ -477,9 +479,9 @@ def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight:
 
 
 def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:
-    """Return the numbers of a drain that settled so many rows; without the rate and its share where no limit is known.
+    """Return the figures of a drain that settled so many rows; without rate and share if no limit is known.
 
-    The share is left out where it says nothing: the rate was learned too late in the drain to compare it with.
+    The share is also left out if the rate was learned too late in the drain.
     """
     numbers: dict[str, float] = {
         "rows_per_s": round(rows / duration_s, 1) if duration_s else 0.0,
@@ -497,7 +499,7 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
 
 
 def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> RunOutcome:
-    """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
+    """Return the outcome of a drain: from its cause if it ended early, else from what waits for a person."""
     if published.cause is not None:
         outcome = outcome_of(published.cause)
         return replace(outcome, message=joined_lines(outcome.message, copies_line(published.standing, mapping)))

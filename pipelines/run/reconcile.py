@@ -1,6 +1,6 @@
-"""Look up rows in the service's own list of events: compare field by field, match, and record what was found.
+"""Match rows with the service's own list of events: compare field by field, decide, and record what was found.
 
-Nothing is known about the fields of a list item in advance: what it lacks neither agrees nor differs.
+The fields of a list item are not known in advance: a field that it lacks neither agrees nor differs.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from state.ledger.decisions import Found
 from state.ledger.standing import RowRecord
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
-"""Fields for the key that an event was created under; another key there is another row's event."""
+"""Fields that show the idempotency key of an event; another key means another row's event."""
 REFERENCE_FIELDS = ("externalId", "external_id", "sourceId", "reference")
-"""Further fields for it; anything else there proves nothing."""
-MOVED_ON = "it was found, but the row has changed while the list was read"
+"""Further fields that may show the key; another value there proves nothing."""
+MOVED_ON = "an event was found, but the row changed while the list was read"
 _CHANNEL = ("channelId", "channel")
 _NAMES_OF_A_THING = ("id", "slug", "name")
 _MISSING: tuple[object, ...] = (None, "", [], {})
 _CHANGES_LATER = frozenset({"status"})
-"""A draft is published by hand later, or taken back: another status is the same event's."""
+"""Fields that may differ for the same event: a draft is published by hand later, or taken back."""
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 _STORED = 20
-"""Matches of one strength that are stored for a row; of more only the number."""
+"""Matches of one strength that are stored per row; further ones are only counted."""
 _FIELDS_NAMED = 200
 
 
 class Strength(StrEnum):
-    """How strongly an item resembles a row's event. `certain`: it shows the row's very key; `strong`: title and start
-    agree, and nothing differs; `possible`: one of the two is not shown, and nothing differs, or both agree, and something else
-    than the channel differs, as after an edit by hand.
+    """How strongly an item resembles a row's event.
+
+    `certain`: it shows the row's idempotency key. `strong`: title and start agree, and nothing differs. `possible`: one of the
+    two is not shown, and nothing differs; or both agree, and a field other than the channel differs, as after an edit by hand.
     """
 
     CERTAIN = "certain"
@@ -53,7 +54,7 @@ class Strength(StrEnum):
 
 
 class Verdict(StrEnum):
-    """`found`: one event of the list is the row's; `candidate`: a person decides which is; `absent`: none, as far as it shows."""
+    """The result for a row. `found`: one event is the row's; `candidate`: a person must decide; `absent`: no event matches."""
 
     FOUND = "found"
     CANDIDATE = "candidate"
@@ -62,10 +63,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowVerdict:
-    """The verdict on one row: the events in question, the first few, and why, for people.
+    """The result for one row: the first few matching events, and the reason as a sentence.
 
-    `shown`: the body that a found event shows, where it is what the source asks for now and not the pinned one.
-    `may_be_resent`: no event of the list can be the row's.
+    `shown`: the body that a found event shows, if it is the source's current one and not the pinned one. `may_be_resent`: no
+    event of the list can be the row's.
     """
 
     row: RowRecord
@@ -78,7 +79,7 @@ class RowVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
-    """How the list was read. `is_whole`: as many events were read as the service counts; `fields`: what items have."""
+    """What was read of the list. `is_whole`: as many events as the service counts; `fields`: the fields that items have."""
 
     events: int
     total: int | None
@@ -89,9 +90,9 @@ class ListRead:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """An event that resembles a row: the names of our fields that agree and that differ, and the body they were compared with.
+    """An event that resembles a row: our fields that agree, those that differ, and the body compared with.
 
-    What the item lacks, or what cannot be compared, is neither.
+    Fields that the item lacks, or that cannot be compared, are in neither list.
     """
 
     event_id: int
@@ -103,7 +104,7 @@ class _Match:
 
 @dataclass(slots=True)
 class _Search:
-    """A row, the payloads that its event may show, by their bodies, and the matches found: all counted, the first few stored."""
+    """A row, the payloads that its event may show (by body), and its matches: all counted, the first few stored."""
 
     row: RowRecord
     is_rival: bool
@@ -112,7 +113,7 @@ class _Search:
     matches: dict[Strength, list[_Match]] = field(default_factory=lambda: defaultdict(list))
 
     def compare(self, event: ListedEvent) -> _Match:
-        """Compare with the body that the event is most alike; of several the pinned one."""
+        """Compare an event with each payload, and return the strongest match; of equal ones that with the pinned body."""
         found = [self._compare(body, payload, event) for body, payload in self.payloads.items()]
         order = tuple(Strength)
         return min(found, key=lambda one: (order.index(one.strength), len(one.differ)))
@@ -142,7 +143,9 @@ class _Search:
 
 
 class Matching:
-    """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
+    """One search: takes the rows, then every event once, then gives the verdicts. Memory grows with the rows, not with the
+    events.
+    """
 
     def __init__(self, rows: Iterable[tuple[RowRecord, bool]]) -> None:
         self._searches: list[_Search] = []
@@ -163,7 +166,7 @@ class Matching:
         self.fields: set[str] = set()
 
     def meet(self, event: ListedEvent) -> None:
-        """Take one event of the list into account. One that shows a row's key is compared with no other row."""
+        """Match one event of the list with the rows. An event that shows a row's key is compared with that row only."""
         if len(self.fields) < _FIELDS_NAMED:
             self.fields.update(event.fields)
         keys = (event.fields.get(name) for name in (*KEY_FIELDS, *REFERENCE_FIELDS))
@@ -180,11 +183,11 @@ class Matching:
                 self._claims[event.event_id] += match.strength is Strength.STRONG
 
     def candidates(self) -> set[int]:
-        """Return the ids of all events in question, to ask which of them are rows already."""
+        """Return the ids of all matching events, to find out which of them belong to rows already."""
         return {match.event_id for one in self._searches for matches in one.matches.values() for match in matches}
 
     def verdicts(self, owners: Mapping[int, str]) -> Iterator[RowVerdict]:
-        """Yield the verdict on every row that is no rival. `owners`: which events are rows already, by id."""
+        """Yield the verdict on every row that is not a rival. `owners`: by event id, the row that an event belongs to already."""
         return (self._verdict(one, owners) for one in self._searches if not one.is_rival)
 
     def _verdict(self, one: _Search, owners: Mapping[int, str]) -> RowVerdict:
@@ -194,31 +197,33 @@ class Matching:
         possible = one.matches[Strength.POSSIBLE]
         if free := [match for match in possible if match.event_id not in owners]:
             agree, differ = ", ".join(free[0].agree), ", ".join(free[0].differ)
-            why = f"{agree} agree, but not {differ}" if differ else f"no more than {agree} can be compared"
+            why = f"{agree} agree, but not {differ}" if differ else f"only {agree} can be compared"
             return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), why)
         if possible:
             taken = owners[possible[0].event_id]
-            return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken}")
+            return RowVerdict(one.row, Verdict.ABSENT, (), f"each similar event belongs to another row: {taken}")
         if self._unreadable:
-            why = f"the list shows neither title nor start of {self._unreadable:,} events: nothing can be said"
+            why = f"the list shows neither title nor start of {self._unreadable:,} events, so the row's event may be one of them"
             return RowVerdict(one.row, Verdict.ABSENT, (), why)
-        return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list looks like it", may_be_resent=True)
+        return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list is similar", may_be_resent=True)
 
     def _strong_verdict(
         self, one: _Search, matches: Sequence[_Match], free: Sequence[_Match], owners: Mapping[int, str]
     ) -> RowVerdict:
-        """Return the verdict where an event shows the row's key, or else agrees in all it shows, and so with no other row."""
+        """Return the verdict for a row with certain or strong matches."""
         first = matches[0]
         count, is_certain = one.counts[first.strength], first.strength is Strength.CERTAIN
         shared = next((self._claims[match.event_id] for match in free if self._claims[match.event_id] > 1), 0)
         if shared and not is_certain:
-            why = f"title and start agree, but {shared} rows without an event look like it"
+            why = f"title and start agree, but {shared} rows without an event match it"
             return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), why)
         if not free and count <= _STORED:
-            return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owners[first.event_id]}")
+            return RowVerdict(one.row, Verdict.ABSENT, (), f"the similar event belongs to {owners[first.event_id]}")
         if len(free) > 1 or count > _STORED:
-            return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), f"{count} events look like it")
-        why = "it shows the row's idempotency key" if is_certain else f"{', '.join(first.agree)} agree, and nothing differs"
+            return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), f"{count} events match")
+        why = (
+            "the event shows the row's idempotency key" if is_certain else f"{', '.join(first.agree)} agree, and nothing differs"
+        )
         shows_news = not free[0].differ and free[0].body not in {one.row.body, one.row.baseline_body}
         return RowVerdict(one.row, Verdict.FOUND, _ids(free), why, free[0].body if shows_news else None)
 
@@ -228,12 +233,12 @@ def _ids(matches: Iterable[_Match]) -> tuple[int, ...]:
 
 
 def _words(value: object) -> str:
-    """Return a text without regard to case, spaces and Unicode form; "" for what is no text."""
+    """Return a text normalised for comparison (case, spaces, Unicode form); "" for any other value."""
     return " ".join(unicodedata.normalize("NFKC", value).casefold().split()) if isinstance(value, str) else ""
 
 
 def _moment(value: object) -> datetime | None:
-    """Return the instant that a text names; None without a time zone."""
+    """Parse an ISO date and time; None for anything else, and without a time zone."""
     if not isinstance(value, str) or not _MOMENT.match(value):
         return None
     try:
@@ -244,7 +249,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _shown(name: str, item: Mapping[str, Any]) -> object:
-    """Return the item's value for a field of ours; the channel may be an object."""
+    """Return the item's value for a field of ours; a channel may be named differently."""
     if name in _CHANNEL:
         return next((item[other] for other in _CHANNEL if item.get(other) not in _MISSING), None)
     return item.get(name)
@@ -260,7 +265,7 @@ def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: PLR0911  # 
         case list(), list() if all(isinstance(one, str) for one in (*ours, *theirs)):
             return set(map(_words, ours)) == set(map(_words, theirs))
         case list(), list() if any(isinstance(one, str) for one in ours) and any(isinstance(one, dict) for one in theirs):
-            return None  # slugs and things, perhaps in another order
+            return None  # slugs and objects, perhaps in another order
         case list(), list():
             return _are_alike(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else False
         case ((int() | str()), dict()):
@@ -291,8 +296,8 @@ def reconcile(
 ) -> tuple[ListRead, Sequence[RowVerdict]]:
     """Read the list, match the rows and their rivals, and record what was found; return the verdicts, oldest row first.
 
-    `owners`: which events belong to rows already, by id. `record`: makes found rows delivered and returns those that it did,
-    None to record nothing; a row that changed meanwhile is left for a person.
+    `owners`: returns by event id the rows that events belong to already. `record`: records found rows as delivered and returns
+    those it could; None to record nothing; a row that changed meanwhile is left to a person.
 
     Raises:
         SyncError: the list cannot be read, or the state DB cannot record; nothing was recorded.
@@ -326,7 +331,7 @@ def reconcile(
 
 
 def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], event_id: int) -> EventList | None:
-    """Look for one event; return None if it is listed, else the list that was read in vain.
+    """Search the list for one event; return None if it is there, else the list that was read.
 
     Raises:
         SyncError: the list cannot be read.

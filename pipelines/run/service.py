@@ -1,4 +1,4 @@
-"""The configured service as a run uses it: a client of it, the lists that mappings are resolved against, and how they change."""
+"""The configured service: its client, the lists that mappings are compiled with, and how these lists change."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     now: Callable[[], datetime] = now,
     seen: Seen | None = None,
 ) -> AsyncIterator[EventApi]:
-    """Open a client of the configured service; its rate limit is shared with all that use this state DB.
+    """Open a client of the configured service; its rate limit is shared by all users of this state DB.
 
-    Each request goes through `passage`, which may hold it back. `retries` are bounded by the feed's trust in the service's
-    memory of keys. `seen` is called with each request.
+    Each request goes through `passage`, which may hold it back. Retries under one key are limited to the feed's `key_memory_s`.
+    `seen` is called with each request.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
@@ -74,10 +74,10 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
 
 
 def require_service(settings: Settings) -> None:
-    """Check that the service is configured at all, both problems at once.
+    """Check that address and key of the service are set; report both problems at once.
 
     Raises:
-        ConfigError: what is missing.
+        ConfigError: one of them is missing.
     """
     problems = []
     if not settings.base_url:
@@ -85,14 +85,14 @@ def require_service(settings: Settings) -> None:
     if not settings.api_key.get_secret_value():
         problems.append("EVENT_API_KEY is not set (nor EVENT_API_KEY_FILE): the key that the service gave you")
     if problems:
-        raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
+        raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it starts a local service")
 
 
 def limited_together(settings: Settings) -> str:
-    """Name what a limit is counted for, the service and the key: namespaces do not matter to it.
+    """Return the name under which a rate limit is shared: service and key, without the namespace.
 
-    The key appears as four bytes of a digest salted with the address: enough to distinguish a few keys, far too little to
-    find one by.
+    The key appears as four bytes of a digest salted with the address: enough to distinguish a few keys, far too little to recover
+    one.
     """
     service = settings.service_url
     salt = hashlib.blake2b(service.encode(), digest_size=16).digest()
@@ -101,26 +101,26 @@ def limited_together(settings: Settings) -> str:
 
 
 def _log_unshared(trouble: SyncError) -> None:
-    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
+    structlog.get_logger().warning("the rate limit is no longer shared with other runs", trouble=str(trouble))
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLists:
-    """The service's lists that mappings are resolved against; `classifications` is None where it does not show them."""
+    """The service's lists that mappings are compiled with; `classifications` is None if the key may not read them."""
 
     directory: Directory
     classifications: Classifications | None
 
     @property
     def evidence(self) -> str:
-        """Text that changes whenever the lists do; a list of channels that we may not read counts as an empty one."""
+        """A text that changes whenever the lists do; a list of channels that may not be read counts as empty."""
         known, slugs = self.directory.channels, self.directory.classifications
         channels = {} if known is None or isinstance(known, _ForbiddenList) else known
         return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
 
 class _ForbiddenList(Mapping[str, int]):
-    """A list that the key may not read: every access raises the refusal, as a mapping that gives ids needs no list."""
+    """A list that the key may not read: every access raises the refusal. Mappings with channel ids do not access it."""
 
     def __init__(self, refusal: SyncError) -> None:
         self._refusal = refusal
@@ -132,13 +132,13 @@ class _ForbiddenList(Mapping[str, int]):
 
 
 async def ask_lists(api: EventApi) -> ServiceLists:
-    """Ask which channels and classifications there are.
+    """Ask the service for its channels and classifications.
 
-    Where the key may not list its channels, looking a slug up raises the refusal. A service that does not show its
-    classifications refuses unknown ones itself.
+    If the key may not list channels, only looking a slug up raises the refusal. Without the classifications, the service itself
+    refuses unknown ones.
 
     Raises:
-        SyncError: the service cannot be reached, refuses the key, or is not the service.
+        SyncError: the service cannot be reached, refuses the key, or is not an Event Publishing service.
     """
     channels: Mapping[str, int]
     classifications: Classifications | None
@@ -155,7 +155,7 @@ async def ask_lists(api: EventApi) -> ServiceLists:
 
 
 def read_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T]) -> T | None:
-    """Return a note about the service, None where there is none, or where another version wrote it."""
+    """Return a stored note about the service, None if there is none or another version wrote it."""
     stored = notes.read(name)
     try:
         return None if stored is None else kind.validate_json(stored)
@@ -164,12 +164,12 @@ def read_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T]) -> T | None:
 
 
 def write_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T], note: T) -> None:
-    """Write a note about the service, for `read_note`."""
+    """Store a note about the service, to be read by `read_note`."""
     notes.write(name, kind.dump_json(note, ensure_ascii=True).decode("ascii"))
 
 
 class ListMemory:
-    """The lists that runs at one destination have read: every version once, and the last one of each feed."""
+    """The classifications that runs at one destination have read: each version once, and the last list of each feed."""
 
     def __init__(self, notes: ServiceNotes) -> None:
         self._notes = notes
@@ -183,7 +183,7 @@ class ListMemory:
         return read_note(self._notes, f"classifications told to {feed}", _LIST)
 
     def note(self, mapping: FeedMapping, now: Classifications) -> str:
-        """Remember the list of this run, and return how it changed since the feed's last run, "" if it did not."""
+        """Store the list of this run; return how it changed since the feed's last run, "" if it did not."""
         before = self.last_read_by(mapping.feed)
         if before == now:
             return ""
@@ -193,18 +193,20 @@ class ListMemory:
 
 
 def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> str:
-    """Return how the list of classifications differs, and which slugs of a mapping it no longer has."""
+    """Return as a sentence how the classifications differ, and which slugs of a mapping no longer exist."""
     sent = outgoing_of(mapping).fields.get("classifications")
     named = {str(value) for value in (sent.item.values if sent and sent.item else None) or ()}
     new = sorted(now.slugs - before.slugs)
     gone = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in sorted(before.slugs - now.slugs)]
     lost = sorted(named - now.slugs)
-    version = f"from {before.version} to {now.version}" if before.version != now.version else f"and is still called {now.version}"
+    version = (
+        f"from {before.version} to {now.version}" if before.version != now.version else f"but kept the version {now.version}"
+    )
     parts = (
         f"the list of classifications changed {version}",
         f"gone: {_first(gone)}" if gone else "",
         f"new: {_first(new)}" if new else "",
-        f"this mapping names {_first(lost)}: such rows are rejected until it is mended" if lost else "",
+        f"this mapping uses {_first(lost)}: such rows are rejected until it is corrected" if lost else "",
     )
     return "; ".join(filter(None, parts))
 

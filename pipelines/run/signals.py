@@ -1,7 +1,7 @@
-"""SIGINT, SIGTERM and SIGHUP: the first one stops a command in good order, a second one ends it at once.
+"""SIGINT, SIGTERM and SIGHUP: the first one stops a command cleanly, a second one ends it at once.
 
-A signal raises `KeyboardInterrupt` (or what an orchestrator around us raises) where the main thread waits or reads, is kept
-while it writes, and stops the event loop of a run through a callback.
+While the main thread waits or reads, a signal raises `KeyboardInterrupt` (or what an orchestrator's handler raises). While it
+writes, the signal is deferred. An event loop of a run is stopped through a callback.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
 
 INTERRUPTED = 130
-"""The exit code of a process that SIGINT has ended (128 + 2, as shells count)."""
+"""Exit code of a process that SIGINT has ended (128 + 2, as shells count)."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
-"""Signals so close together are one: a terminal's Ctrl-C may come from the terminal and from a parent process."""
+"""Signals within this time count as one: Ctrl-C may arrive from the terminal and from a parent process."""
 _LAST_S = 0.7
-"""How long after a second signal the command still has, even if it hangs."""
+"""Seconds that the command gets after a second signal, even if it hangs."""
 _UNNOTICED_S = 0.05
-"""How long Python's own handler may take until a signal counts as unnoticed by the main thread."""
+"""Seconds within which Python's own handler runs, unless the main thread is blocked."""
 _JOIN_S = 0.25
-"""How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
+"""Seconds that the process gets then: Python waits for threads, one of which may wait for a server."""
 _NAP_S = 0.2
 _ENTRY = "pipelines.cli.entry"
-"""Its handler ends a command silently that has not begun, and gives way to ours."""
+"""The module whose handler ends a command that has not begun; it is not an orchestrator's."""
 
 
 class InterruptedRunError(SyncError):
@@ -49,10 +49,10 @@ class InterruptedRunError(SyncError):
 
 @dataclass(slots=True)
 class _Signals:
-    """What this process has received. Signals belong to the process, so there is one of these.
+    """The signals that this process has received; there is one instance, because signals belong to the process.
 
-    `raise_interrupt` is the handler that was there before ours: Python's own, or that of an orchestrator around us.
-    `on_stop` is called with the number of signals in place of an exception; `depth` counts the blocks that handle signals.
+    `raise_interrupt`: the handler installed before ours, Python's or an orchestrator's. `on_stop`: called with the number of
+    signals instead of raising. `depth`: the number of nested blocks that handle signals.
     """
 
     count: int = 0
@@ -85,19 +85,19 @@ _SIGNALS = _Signals()
 
 
 def is_stop_asked() -> bool:
-    """Whether this process has received a signal to stop."""
+    """Return whether this process has received a signal to stop."""
     return _SIGNALS.count > 0
 
 
 def raise_if_stopped() -> None:
-    """Raise for a signal that came at a moment in which Python drops exceptions, as in callbacks from C and finalizers."""
+    """Raise for a signal that arrived while Python drops exceptions, as in callbacks from C and finalizers."""
     if _SIGNALS.count and not _SIGNALS.is_deferred and _is_main():
         _SIGNALS.raise_interrupt(signal.SIGINT, None)
 
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Keep signals until a block `signals_raised` inside, or until the end. Only the main thread has signals."""
+    """Defer signals until a block `signals_raised` inside, or until the end. Does nothing outside the main thread."""
     if not _is_main():
         yield
         return
@@ -128,7 +128,7 @@ def signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def signals_raised() -> Iterator[None]:
-    """Let signals interrupt the block: for waiting and reading. One that was kept interrupts at once."""
+    """Let signals interrupt the block, for waiting and reading; a deferred one interrupts at once."""
     if not _is_main():
         yield
         return
@@ -141,10 +141,10 @@ def signals_raised() -> Iterator[None]:
 
 
 def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int], None] | None = None) -> T:
-    """Run `work()` in an event loop. A signal calls `on_stop` in it with the number of signals so far.
+    """Run `work()` in an event loop. A signal calls `on_stop` there, with the number of signals so far.
 
-    Without `on_stop` a signal cancels the work and is raised here. After a stop in good order the result is returned, unless
-    an orchestrator around us waits for its own exception.
+    Without `on_stop`, a signal cancels the work and is raised here. After a clean stop the result is returned, unless an
+    orchestrator's handler raises its own exception.
     """
     import asyncio  # noqa: PLC0415  # keeps the first moment of a command short
 
@@ -176,12 +176,12 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[T], object], value: T) -> None:
     """Call a function in an event loop, from another thread or a signal handler."""
-    with suppress(RuntimeError):  # the work has ended by itself in this very moment
+    with suppress(RuntimeError):  # the loop has just ended
         loop.call_soon_threadsafe(call, value)
 
 
 def wait_to_be_stopped() -> NoReturn:
-    """Wait until a signal interrupts. In naps: a signal of the very moment in which a wait begins does not end it."""
+    """Wait until a signal interrupts. Sleeps in short steps: a signal just before a sleep does not end it."""
     with signals_raised():
         while True:
             raise_if_stopped()
@@ -190,10 +190,10 @@ def wait_to_be_stopped() -> NoReturn:
 
 @contextmanager
 def leaving_on_second_signal(last_words: Callable[[], None]) -> Iterator[None]:
-    """Defer signals around all that a process does; from a second one on, it is gone within a second.
+    """Defer signals during the block; a second signal ends the process within a second.
 
-    A thread watches Python's wakeup file descriptor, which is written to even while the main thread waits for a lock in C. If
-    the block has not ended by then, `last_words` is called in that thread before the process exits.
+    A thread reads Python's wakeup file descriptor, which is written even while the main thread waits for a lock in C. If the
+    block has not ended by then, the thread calls `last_words` before the process exits.
     """
     import socket  # noqa: PLC0415  # as above
 
@@ -232,7 +232,7 @@ def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words
         reader.close()
         return
     if is_over.wait(_LAST_S):
-        time.sleep(_JOIN_S)  # noqa: TID251  # for threads that end by themselves
+        time.sleep(_JOIN_S)  # noqa: TID251  # for threads that are about to end
     else:
         last_words()
     with suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
 """COMMIT POINT 1 of a run: read the source, map every row, record what is to be sent, then check the brakes.
 
-A source is read from its start, incrementally from the feed's bookmark, or for chosen rows only. An unchanged source is
-recognised by its fingerprint, so that its rows need not be read again. Knows neither Dagster nor the environment.
+A source is read from its start, incrementally from the feed's bookmark, or for selected rows only. The fingerprint of an
+unchanged source saves reading its rows again. Independent of Dagster and the environment.
 """
 
 from __future__ import annotations
@@ -40,29 +40,30 @@ from state.ledger.ledger import Ledger
 from state.ledger.stage import Stage, open_stage
 
 CHUNK_ROWS = 2_000
-"""Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
+"""Rows per stage transaction: enough for batched statements and few disk flushes, few enough for constant memory."""
 MAP_EVERY = timedelta(days=1)
-"""Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
+"""Every row is mapped at least this often, because changes of time zone rules, for example, leave no evidence."""
 _EARLY = 0.05
-"""The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
-yesterday would else be due every other day."""
+"""Share of `full_every` by which a full read may come early: a daily schedule that starts a minute earlier than yesterday would
+otherwise be due every other day.
+"""
 UNCHANGED = "unchanged"
-"""How the notice of a source begins that has not changed: good news, which is logged as such."""
+"""Beginning of the notice of an unchanged source, which is logged as information, not as a warning."""
 _MUCH_SHORTER = 0.5
-"""The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
+"""Share of the last full read's rows that may be missing if nothing proves that the source was read to its end."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How much of a source is read, from where, and by what its rows are mapped.
+    """How much of a source is read, from which cursor, and what its rows are mapped with.
 
-    `began`: when; `since`: the source's cursor to go on from, "" for its start. `fit`: a digest of all that rows are read and
-    mapped by, while it is the same, an unchanged row gives the same event; `fit_today`: the same with what else may change the
-    event of an unchanged row, "" where any moment may. `full_read_at`: when the full read began that this one builds on.
-    `because`: why a feed that could be read incrementally is not, "" where there is no reason to name. `moves_bookmark`: the
-    next read may go on from where this one ends.
+    `began`: start of the read. `since`: the cursor to continue from, "" for the start. `fit`: digest of everything that rows are
+    read and mapped with; while it is equal, an unchanged row gives the same event. `fit_today`: `fit` with everything else that
+    may change the event of an unchanged row, "" if any moment may. `full_read_at`: start of the full read that this one builds
+    on. `because`: why a feed that could be read incrementally is read in full, "" without a reason to report. `moves_bookmark`:
+    the next read may continue where this one ends.
     """
 
     began: datetime
@@ -75,9 +76,9 @@ class ReadPlan:
     moves_bookmark: bool = False
 
     def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
-        """Return the bookmark after a read that ended at `cursor`, None where the feed's stays as it is.
+        """Return the feed's bookmark after a read that ended at `cursor`, None to keep the present one.
 
-        `is_full`: it has read all there is, whether it was meant to or not. Such a read without a cursor clears the bookmark.
+        `is_full`: everything was read, planned or not. Such a read without a cursor clears the bookmark.
         """
         if not self.moves_bookmark or not (cursor or is_full):
             return None
@@ -89,10 +90,10 @@ def plan_read(
 ) -> ReadPlan:
     """Decide how a run reads its source. `lists`: evidence of the service's lists.
 
-    Rows that are picked by their keys, or by a window of days, neither start from the bookmark nor move it, nor do drafts only:
-    their rows must be read again, to be sent as the mapping says. Where several rows make one event, those that changed mean
-    nothing without the others: such a feed is always read whole. What a delivery has beyond a horizon would never be read again
-    without a daily whole read.
+    A read for selected keys or a window, or as drafts only, neither starts from the bookmark nor moves it: its rows must be read
+    again, to be sent as the mapping says. A feed in which several rows make one event is always read in full, because changed
+    rows need the others. A source of new files with a horizon is read in full daily, or rows beyond the horizon would never be
+    read again.
     """
     source, publish = mapping.source, mapping.publish
     fit, seen_on = _digest(mapping, lists, publish.on_change, publish.on_vanish), mapper.seen_on
@@ -115,24 +116,24 @@ def plan_read(
 
 def _reason_for_whole_read(plan: ReadPlan, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> str:
     if options.full:
-        return "asked for"
+        return "the option `full` was given"
     if bookmark.full_read_at is None:
         return ""
     if not bookmark.cursor:
-        return "what an earlier read has staged or held waits to be judged"
+        return "rows that an earlier read staged or held must be compared again"
     if bookmark.fit != plan.fit:
-        return "the mapping, the source or the service's lists are not those of the last read"
+        return "the mapping, the source or the service's lists have changed since the last read"
     if plan.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
-        return f"the last whole read is {str(full_every).removesuffix(', 0:00:00')} old, or nearly so"
+        return f"the last full read is about {str(full_every).removesuffix(', 0:00:00')} old"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFingerprint:
-    """Evidence of the content that a whole read was made of, stored with the feed.
+    """Evidence of the content of a full read, stored with the feed.
 
-    `stamp`: the files' sizes and times, "" where they were too young for that to prove anything; `content`: the digest of their
-    bytes; `fit`: what the rows were mapped by; `read_at`: when all of them were last mapped.
+    `stamp`: sizes and times of the files, "" if they were too recent to prove anything. `content`: digest of their bytes. `fit`:
+    what the rows were mapped with. `read_at`: when all rows were last mapped.
     """
 
     stamp: str
@@ -142,7 +143,7 @@ class SourceFingerprint:
     read_at: datetime
 
     def __str__(self) -> str:
-        """The text that is stored."""
+        """Return the text that is stored."""
         return _FINGERPRINT.dump_json(self).decode("ascii")
 
 
@@ -150,7 +151,7 @@ _FINGERPRINT = TypeAdapter(SourceFingerprint)
 
 
 def parse_fingerprint(stored: str, plan: ReadPlan) -> SourceFingerprint | None:
-    """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
+    """Parse the last read's fingerprint; None if it is too old, or from another mapping."""
     try:
         last = _FINGERPRINT.validate_json(stored)
     except ValidationError:
@@ -159,9 +160,9 @@ def parse_fingerprint(stored: str, plan: ReadPlan) -> SourceFingerprint | None:
 
 
 def match_fingerprint(snapshot: FileSnapshot, last: SourceFingerprint | None) -> SourceFingerprint | None:
-    """Return the fingerprint to store from now on, None if the source has changed since the last one.
+    """Return the fingerprint to store from now on, None if the source has changed since `last`.
 
-    The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
+    The bytes are digested only if the stamp differs, because the file was touched or written again.
     """
     if last is None:
         return None
@@ -173,7 +174,7 @@ def match_fingerprint(snapshot: FileSnapshot, last: SourceFingerprint | None) ->
 
 
 def fingerprint_of(snapshot: FileSnapshot, plan: ReadPlan) -> SourceFingerprint | None:
-    """Digest the content, in one pass over the bytes, before its rows are read."""
+    """Return the fingerprint of the content, from one pass over its bytes before the rows are read; None if it has no digest."""
     content = snapshot.digest()
     stamp = snapshot.stamp if snapshot.is_settled else ""
     return SourceFingerprint(stamp, snapshot.size, content, plan.fit_today, plan.began) if content else None
@@ -181,20 +182,20 @@ def fingerprint_of(snapshot: FileSnapshot, plan: ReadPlan) -> SourceFingerprint 
 
 @dataclass(slots=True)
 class WindowFilter:
-    """Passes the rows of a window on; rows without a day belong to no window, and are counted."""
+    """Passes on the rows of a window; counts rows without a day, which belong to no window."""
 
     window: Window
     without_day: int = 0
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-        """Yield the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
+        """Yield the rows of the window, if a column decides: an ISO date, or the UTC day of an ISO time."""
         for row in rows:
             day = self._day_of_change(row) if self.window.column else self.window.first
             if day is not None and self.window.holds(day):
                 yield row
 
     def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
-        """Yield the outcomes of the window, where their events say which they are; an event counts as a row then."""
+        """Yield the outcomes of the window, if the events' start decides; each event then counts as a row."""
         for outcome in outcomes:
             if self.window.by != "event":
                 yield outcome
@@ -204,7 +205,7 @@ class WindowFilter:
                 yield replace(outcome, part=WHOLE_ROW)
 
     def days(self, rows: Iterable[SourceRow], mapper: RowMapper) -> Iterator[date]:
-        """Yield the day of each row, or event, that has one, whether in the window or not."""
+        """Yield the day of each row or event that has one, inside the window or not."""
         if self.window.column:
             yield from filter(None, map(self._day_of_change, rows))
             return
@@ -214,7 +215,7 @@ class WindowFilter:
             self.without_day += isinstance(outcome, Rejection) and not outcome.part.is_further
 
     def _day_of_change(self, row: SourceRow) -> date | None:
-        """Return the day that the column names, None where it names none."""
+        """Return the day in the row's column, None if there is none."""
         try:
             moment = datetime.fromisoformat(row.cells[self.window.column].strip())
         except ValueError:
@@ -223,27 +224,27 @@ class WindowFilter:
         return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
     def notices(self) -> Iterator[str]:
-        """Say what was left out."""
+        """Yield sentences about the window and the rows without a day."""
         what = {"event": "by the start of their events", "file": "by their files", "cursor": "by when they changed"}
         yield f"only the rows of {self.window} were read, {what[self.window.by]}"
         if self.without_day and self.window.column:
             yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
         elif self.without_day:
-            yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
+            yield f"rejected rows have no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
 
 
 def _day_of_event(mapped: MappedRow) -> date:
-    """Return the day on which an event starts, where it happens."""
+    """Return the day on which an event starts, in its own time zone."""
     event = json.loads(mapped.body)
     return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished stage, the verdicts of the brakes, and what the run noticed of the service before it.
+    """A finished stage with its report, the brakes' results, and notices about the source and the service.
 
-    `missing`: row keys that were asked for, and that no row of the source has; `version`: what stands for the content that was
-    read, equal for equal content, "" where the source gives no evidence.
+    `missing`: row keys that were asked for and are not in the source. `version`: equal for equal content of the source, ""
+    without evidence.
     """
 
     report: StageReport
@@ -254,13 +255,13 @@ class Staged:
 
     @property
     def stopping(self) -> tuple[BrakeResult, ...]:
-        """The brakes that keep this feed from publishing."""
+        """The brakes that stop this feed from publishing."""
         return tuple(verdict for verdict in self.brakes if verdict.stops)
 
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says.
+    """The inputs of one stage: source, mapper, ledger, options. The source was opened as `plan` says.
 
     `take_snapshot` shows whether the source is unchanged; None: every row is mapped. `as_of`: as in the run context.
     """
@@ -279,7 +280,7 @@ class StageJob:
     as_of: datetime | None = None
 
     def policy(self, kind: ReadKind) -> StagePolicy:
-        """Return how a read of this kind is recorded."""
+        """Return the policy by which a read of this kind is recorded."""
         publish = self.mapping.publish
         return StagePolicy(
             on_change=publish.on_change,
@@ -296,8 +297,8 @@ class StageJob:
     def staged(
         self, report: StageReport, brakes: list[BrakeResult], notices: Iterable[str], stamp: str, missing: Iterable[str] = ()
     ) -> Staged:
-        """Return the stage that ended so, with all notices in their order."""
-        whole = [f"read whole: {self.plan.because}"] if self.plan.because else []
+        """Build the finished stage, with all notices in order."""
+        whole = [f"read in full: {self.plan.because}"] if self.plan.because else []
         every_notice = (*self.notices, *whole, *notices)
         return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)), _digest_of(stamp, 8) if stamp else "")
 
@@ -305,8 +306,8 @@ class StageJob:
 def stage(job: StageJob) -> Staged:
     """Read the source, map every row, record what is to be sent; then check the brakes.
 
-    COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`, and only with it moves
-    the feed's bookmark: it covers exactly the rows that were given.
+    COMMIT POINT 1: each `write` is one transaction over a chunk of rows. Only `close` opens the gate, in the transaction that
+    moves the feed's bookmark, which therefore covers exactly the recorded rows.
 
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
@@ -339,16 +340,18 @@ def stage(job: StageJob) -> Staged:
 
 
 def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
-    """Return what checks the brakes of a report, and adds to their verdicts. `has_known_end`: of what was read."""
+    """Return a function that checks the brakes on a report and appends to `verdicts`. `has_known_end`: the read surely reached
+    the source's end.
+    """
 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(check_brakes(report, job.mapping.publish.brakes, job.options.accept))
         for verdict in verdicts:
             if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
                 raise SourceUnavailableError(
-                    f"{verdict.sentence}: the server does not say how long the file is, so the answer may have been cut off",
-                    hint="run again later; if it is so short now, say `settle: 30s` in its source, "
-                    "or have the server send its length",
+                    f"{verdict.sentence}: the server does not send the length of the file, so it may have been cut off",
+                    hint="run again later; if the file is really so short, add `settle: 30s` to the source, "
+                    "or let the server send Content-Length",
                 )
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
@@ -358,9 +361,9 @@ def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = 
 def _read(
     job: StageJob, snapshot: FileSnapshot | None = None, fingerprint: SourceFingerprint | None = None, known_stamp: str = ""
 ) -> Staged:
-    """Read all rows; map them, but for those that are known from the read that left `known_stamp`.
+    """Read all rows, and map them, except those whose digest is known from the read that left `known_stamp`.
 
-    `fingerprint` is stored for the next read, if the source is opened as the snapshot shows it.
+    `fingerprint` is stored for the next read, if the opened source is the one of the snapshot.
     """
     options, brakes, missing = job.options, list[BrakeResult](), set(job.options.keys)
     window = WindowFilter(options.window) if options.window else None
@@ -369,7 +372,7 @@ def _read(
             reading = stack.enter_context(job.source.read())
         is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
         uses_digests = is_as_seen and job.mapper.takes_rows_alone
-        # A source that was to go on may have lost its place, and begin anew.
+        # A source may be unable to continue from the cursor, and start from the beginning.
         kind = ReadKind.FULL if reading.is_whole else job.plan.kind
         if options.keys or options.window:
             kind = ReadKind.CHOSEN
@@ -381,7 +384,7 @@ def _read(
             digests_of=known_stamp if uses_digests else None,
         )
         if uses_digests and known_stamp:
-            # Else a full garbage collection goes through the whole program every few chunks of rows (budget 2).
+            # Otherwise the garbage collector scans the whole program every few chunks of rows (budget 2).
             gc.freeze()
             stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
@@ -404,7 +407,7 @@ def _read(
     report.account.check()
     notices = list(ending.notices)
     if report.is_blind and kind is ReadKind.INCREMENTAL:
-        notices.append("rows that an earlier run staged were not among those that changed: the next run reads the source whole")
+        notices.append("rows that an earlier run staged are not among the changed ones: the next run reads the source in full")
     if window:
         notices += window.notices()
     missed = (f"{key} (that row has the key {places[key]})" if places.get(key) else key for key in missing)
@@ -412,7 +415,7 @@ def _read(
 
 
 def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
-    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped, or even made (budget 2)."""
+    """Map and write the rows whose digest is unknown; digests are compared before a row is mapped or even built (budget 2)."""
     plain = rows if isinstance(rows, PlainRows) else PlainRows(rows, tuple(job.mapper.columns), "")
     map_rows, digest_of_cells = job.mapper.over, job.mapper.digest_of_cells(plain.columns)
 
@@ -429,7 +432,7 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
 
 
 def _names_reader(job: StageJob) -> Callable[[RowOutcome], tuple[RowKey, ...]]:
-    """Return what gives the keys that mean an outcome, its row's own first; of rows of several keys also those asked for."""
+    """Return a function that gives the keys by which --keys may name an outcome, the row's own first."""
     parts = job.mapping.key_parts
     if not job.options.keys or len(job.mapping.key_alternatives) == 1:
         return lambda outcome: tuple(names_of(outcome.row_key, parts))
@@ -449,9 +452,9 @@ def _picked(
     names_of_row: Callable[[RowOutcome], tuple[RowKey, ...]],
     places: dict[str, RowKey],
 ) -> Iterator[RowOutcome]:
-    """Yield what becomes of the rows asked for; an event that is picked out of its row counts as a row.
+    """Yield the outcomes of the rows asked for; a single event picked from an expanded row counts as a row.
 
-    The keys of the rows whose place or number was asked for instead are put into `places`.
+    `places` collects the keys of rows that were asked for by place or number instead.
     """
     for outcome in outcomes:
         names = names_of_row(outcome)
@@ -462,7 +465,7 @@ def _picked(
 
 
 def read_chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lists of `CHUNK_ROWS` items, the last one shorter; hold on to none of them. A signal interrupts the reading."""
+    """Yield lists of `CHUNK_ROWS` items, the last one shorter, without keeping any. Signals interrupt the reading."""
     iterator = iter(items)
     while True:
         with signals_raised():

@@ -1,7 +1,7 @@
-"""Write back into a sheet what became of each row: only what differs, only into the columns that its owner gave us.
+"""Write the status of each row back into its Google sheet: only cells that differ, only in the columns that the owner set aside.
 
-A sheet has no "write if unchanged": rows that an editor moves in the instant of a write get each other's texts. So rows are
-found by their key, read again after each write, and corrected.
+Sheets have no conditional write: if an editor moves rows during a write, texts land in wrong rows. So rows are found by their
+key, read again after each write, and corrected.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from state.queries import LedgerQueries, RowFilter
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
 GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
 _LONGEST = 500
-"""Characters of a problem: a cell is no page."""
+"""Characters of a problem in a cell."""
 AT_ONCE = 2 * 1024 * 1024
-"""Characters of one request, as Google advises."""
+"""Characters of one request, as Google recommends."""
 _BESIDE_A_TEXT = 10
-"""Characters that a cell takes in a request beside its text."""
+"""Characters that a cell adds to a request, besides its text."""
 MOVES = 4
-"""How often rows may have moved between two reads before we leave the sheet to its editor."""
+"""How often rows may move between two reads before the run gives up."""
 
-_REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"
-_STOPPED = "the run was asked to stop: what is missing will be written by the next run"
-_MOVING = "somebody is moving its rows at this moment: what is missing will be written by the next run"
-_STUBBORN = "some cells do not keep what is written: is there a formula, or a rule for what may stand there?"
+_REHEARSING = "nothing was written into the sheet: the service is a local one, and the sheet is a real one"
+_STOPPED = "the run was asked to stop; the next run writes the rest"
+_MOVING = "its rows are being moved; the next run writes the rest"
+_STUBBORN = "some cells do not keep what is written: check them for formulas and data validation"
 _HELD_LIKE, _VANISHED, _EARLIER = "held like", "vanished", "earlier"
 SENTENCES: Mapping[str, str] = {
     DriftKind.TO_PUBLISH: "The event is still a draft; it is published by hand.",
@@ -63,26 +63,26 @@ SENTENCES: Mapping[str, str] = {
     _VANISHED: "Not in the file, or left out, since the read of {day:date}. If it is called off, tell us: we remove it by hand.",
     _EARLIER: "Sent again as it is now; we remove the earlier versions by hand.",
 }
-"""What the editor should know of an event, by its state, or by how its row differs from it."""
+"""Sentences for the editor about an event, by its state or by how its row differs from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBack:
-    """Cells written, and why some that differ were not, "" if all were."""
+    """The number of cells written, and why some were not, "" if all were."""
 
     cells: int = 0
     problem: str = ""
 
     @property
     def notice(self) -> str:
-        """The problem as the run's page shows it."""
-        prefix = "the sheet does not say all that became of its rows: "
+        """The problem as a notice of the run, "" without one."""
+        prefix = "the sheet does not show the status of all rows: "
         return self.problem if self.problem in {"", _REHEARSING} else prefix + self.problem
 
 
 @dataclass(frozen=True, slots=True)
 class RowStatus:
-    """What a row's cells say: a word, the ids of its events, and what is wrong, "" if nothing is."""
+    """The texts for a row's cells: a status word, the ids of its events, and a problem, "" if there is none."""
 
     status: str
     event_ids: tuple[int, ...] = ()
@@ -90,9 +90,9 @@ class RowStatus:
 
 
 def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQueries) -> WrittenBack | None:
-    """Write into the feed's sheet what became of each of its rows; None where its mapping file does not ask for it.
+    """Write the status of each row into the feed's sheet; None if its mapping file does not ask for it.
 
-    Never fails the run. A signal leaves the sheet alone: a busy service may keep us waiting for minutes.
+    Never fails the run. After a signal, nothing is written: a busy service may block for minutes.
     """
     source, key = mapping.source, compile_key(mapping, [])
     if not isinstance(source, GoogleSheetsSource) or source.write_back is None:
@@ -114,7 +114,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
 
 
 def _key_for_life(key: CompiledKey, known: KnownRows) -> ReadKey:
-    """Return what reads the key that the ledger knows a row by, of a feed whose rows may be known by several."""
+    """Return a function that reads the key under which the ledger knows a row, for a feed with alternative keys."""
 
     def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
         row_key, reasons = key.read(cells)
@@ -125,9 +125,9 @@ def _key_for_life(key: CompiledKey, known: KnownRows) -> ReadKey:
 
 
 def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:
-    """Read the sheet, write what differs and read again, until nothing differs; a sheet that refuses it is a `problem`."""
+    """Write differing cells and read the sheet again, until nothing differs; an error becomes a `problem`."""
     cells, moved = 0, 0
-    own: set[str] = set()  # texts written by us, which may be deleted from rows that they are not of
+    own: set[str] = set()  # texts that we wrote, which may be deleted from other rows
     tried: set[StatusCell] = set()
     try:
         rows = sheet.read()
@@ -153,9 +153,9 @@ def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, status
 def _differing(
     rows: Sequence[StatusRow], columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus], own: set[str]
 ) -> Iterator[StatusCell]:
-    """Yield the cells to write; of a row of which nothing is known those to empty: our texts, never what its owner wrote.
+    """Yield the cells to write; for an unknown row, the cells to empty: only our own texts, never the owner's.
 
-    Without a column for problems, the status column has them too.
+    Without a column for problems, the status column includes them.
     """
     for row in rows:
         (key, reasons), texts = read_key(row.cells), dict[str, str]()
@@ -173,13 +173,13 @@ def _differing(
 
 
 def _portion(cells: Sequence[StatusCell]) -> list[StatusCell]:
-    """Return as many cells as fit into one request."""
+    """Return the first cells that fit into one request."""
     sizes = accumulate(len(cell.text) + _BESIDE_A_TEXT for cell in cells)
     return [cell for cell, size in zip(cells, sizes, strict=True) if size <= AT_ONCE]
 
 
 def _read_statuses(queries: LedgerQueries, scope: FeedScope, words: Words, row_parts: int) -> Mapping[RowKey, RowStatus]:
-    """Return the status of every row that the ledger, or the last read, knows by its key; a key has `row_parts` columns."""
+    """Return by key the status of every row in the ledger or rejected by the last read; a row key has `row_parts` columns."""
     statuses: dict[RowKey, RowStatus] = {}
     for record in queries.every_row(scope, RowFilter()):
         add_status(statuses, record.row_key, status_of(record, words), row_parts)
@@ -193,12 +193,12 @@ def _read_statuses(queries: LedgerQueries, scope: FeedScope, words: Words, row_p
 
 @cache
 def _stale_words() -> frozenset[str]:
-    """Return the beginnings of a status, in any language, that is deleted once nothing is known of the row."""
+    """Return the beginnings of a status, in every language, that is deleted once its row is not known any more."""
     return frozenset(Words(language).say(word) for language in get_args(Language) for word in (REJECTED, WAITS))
 
 
 def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus, row_parts: int) -> None:
-    """Add the status of one event, or of a row without one, to that of its row: the graver word, all ids, all problems."""
+    """Merge the status of one event, or of a rejected row, into that of its row: the graver word, all ids, all problems."""
     row = next(names_of(key, row_parts))
     known = statuses.get(row)
     if known is not None:
@@ -209,7 +209,7 @@ def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus
 
 
 def status_of(record: RowRecord, words: Words) -> RowStatus:
-    """Return what became of an event: its status, which is yet to be translated, and what its editor should know of it."""
+    """Return the status of an event, its word not yet translated, and the sentence for the editor."""
     is_removed, drift = record.removed_at is not None, record.drift_kind
     ids = (*record.earlier_event_ids, *([] if is_removed or record.event_id is None else [record.event_id]))
     if record.is_set_aside or record.state is EntryState.SUPERSEDED or (is_removed and not drift):
@@ -230,7 +230,7 @@ def status_of(record: RowRecord, words: Words) -> RowStatus:
 
 
 def standing_of(record: RowRecord, words: Words) -> str:
-    """Return what the editor of the row should know of its event, also where the row itself is gone."""
+    """Return the sentence for the editor about a row's event, also if the row itself is gone."""
     if problem := status_of(record, words).problem:
         return problem
     if record.vanished_at is not None:

@@ -1,1 +1,1 @@
-"""What operators see of a worker while it works: log lines, Prometheus metrics and OpenTelemetry traces."""
+"""Log lines, Prometheus metrics and OpenTelemetry traces for operators."""

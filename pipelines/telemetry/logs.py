@@ -12,11 +12,11 @@ from pipelines.settings import Settings
 
 
 def configure_logs(settings: Settings) -> None:
-    """Set up the logs of this process as the environment asks: format, level, and the secrets that must not appear."""
+    """Configure the logs of this process from the settings: format, level, and secrets to mask."""
     level = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
     def hide(_logger: object, _method: str, line: object) -> str:
-        """Mask secrets in the finished line, and escape what a terminal would obey."""
+        """Mask secrets in the finished line, and escape control characters."""
         return escaped(settings.mask.hide(str(line)))
 
     structlog.configure(
@@ -34,7 +34,7 @@ def configure_logs(settings: Settings) -> None:
 
 
 def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
-    """Return the last processors; a stack trace shows code only, never values."""
+    """Return the last processors for a format; a stack trace shows code only, never values."""
     if log_format == "json":
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     return (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)

@@ -24,7 +24,7 @@ from state.queries import FeedStatus, LedgerQueries, last_done
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number and its labels."""
+    """One value of a metric, with its labels."""
 
     labels: Mapping[str, str]
     value: float
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """All samples of one metric; `help` is one sentence, its unit included."""
+    """All samples of one metric; `help` is one sentence that includes the unit."""
 
     name: str
     help: str
@@ -40,7 +40,7 @@ class Gauge:
 
 
 class _Gauges(Collector):
-    """Our gauges, as prometheus-client collects them."""
+    """A collector of our gauges, for prometheus-client."""
 
     def __init__(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
         self._gauges = gauges
@@ -54,21 +54,21 @@ class _Gauges(Collector):
 
 
 def exposition(gauges: Iterable[Gauge]) -> str:
-    """Return the numbers in Prometheus's text format."""
+    """Return the metrics in Prometheus's text format."""
     return generate_latest(_Gauges(lambda: gauges)).decode()
 
 
 GAUGES: Mapping[str, str] = {
     "eventsync_build_info": "Always 1; the label is the version.",
-    "eventsync_state_db_up": "1 if the state DB can be read, else 0; at 0 only the build info is shown besides.",
+    "eventsync_state_db_up": "1 if the state DB can be read, else 0; at 0 only this and the build info are present.",
     "eventsync_rows": "Rows of the feed in the ledger, by state.",
-    "eventsync_rows_waiting": "Rows that wait for a person, by the word that `eventsync rows --state` takes.",
-    "eventsync_rows_vanished": "Rows that are gone from the source while their events are still to come, without ignored ones.",
-    "eventsync_rows_to_publish": "Drafts whose row is now published in the source: a person has to publish them.",
-    "eventsync_rows_set_aside": "Rows that a person ignored, until they change.",
+    "eventsync_rows_waiting": "Rows that wait for a person, by the value of `eventsync rows --state`.",
+    "eventsync_rows_vanished": "Rows with upcoming events that are gone from the source, without ignored ones.",
+    "eventsync_rows_to_publish": "Drafts whose row is now published in the source: a person must publish them by hand.",
+    "eventsync_rows_set_aside": "Rows that a person has ignored, until they change.",
     "eventsync_backfill_slices_left": "Slices of open backfills that are not done.",
     "eventsync_gate_open": "1 if staged rows may be published, 0 after a brake or an unfinished stage.",
-    "eventsync_braked": "1 for each brake that stops the feed now.",
+    "eventsync_braked": "1 for each brake that currently stops the feed.",
     "eventsync_feed_held": "1 while a run or a person's decision holds the feed, else 0.",
     "eventsync_holder_gone": "1 if the process that holds the feed was killed; the next run takes over.",
     "eventsync_last_done_timestamp_seconds": "When a run last ended with exit code 0 (Unix time).",
@@ -77,14 +77,14 @@ GAUGES: Mapping[str, str] = {
     "eventsync_last_run_exit_code": "Exit code of the last run; missing during a run.",
     "eventsync_last_read_rows": "Rows of the last read of the source, by outcome; `read` is their total.",
     "eventsync_last_publish_rows": "Rows that the last run had to send, by outcome.",
-    "eventsync_last_publish_pace": "How fast the last run sent, by `what`: rows_per_s, used_share, limited, ...",
+    "eventsync_last_publish_pace": "Sending speed of the last run, by `what`: rows_per_s, used_share, limited, ...",
 }
-"""Help texts by name, in the order in which the metrics are shown."""
+"""Help texts by metric name, in the order of the output."""
 _Number = tuple[str, Mapping[str, str], float]
 
 
 def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
-    """Return the metrics of all feeds; names without a number are left out.
+    """Return the metrics of all feeds; metrics without samples are left out.
 
     `done`: when a run of each feed last ended with exit code 0. `is_up`: whether the state DB could be read.
     """
@@ -133,14 +133,14 @@ def _numbers_of_runs(status: FeedStatus, done: datetime | None) -> Iterator[_Num
 
 
 CACHE_S = 2.0
-"""How long the numbers are kept: several monitors cost as much as one."""
+"""Seconds for which values are cached: several monitors cost as much as one."""
 
 
 def read_gauges(settings: Settings) -> tuple[Gauge, ...]:
-    """Return the metrics of all feeds at the configured service, or at every service where none is; write nothing.
+    """Read the metrics of all feeds at the configured service, or at every service if none is configured. Writes nothing.
 
     Raises:
-        SyncError: there is a state DB, and it cannot be read.
+        SyncError: the state DB exists and cannot be read.
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=False) as engine:
@@ -151,7 +151,7 @@ def read_gauges(settings: Settings) -> tuple[Gauge, ...]:
 
 @dataclass(slots=True)
 class MetricsPage:
-    """The metrics for several monitors at a time. `clock_s`: seconds that never go back."""
+    """Caches the metrics for several monitors. `clock_s`: a monotonic clock in seconds."""
 
     settings: Settings
     clock_s: Callable[[], float]
@@ -160,13 +160,13 @@ class MetricsPage:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def gauges(self) -> tuple[Gauge, ...]:
-        """Return the metrics of now or of a moment ago; a state DB that cannot be read is `eventsync_state_db_up 0`."""
+        """Return the current or cached metrics; `eventsync_state_db_up` is 0 if the state DB cannot be read."""
         with self._lock:
             if not self._kept or self.clock_s() - self._read_at > CACHE_S:
                 try:
                     self._kept = read_gauges(self.settings)
                 except SyncError as trouble:
-                    structlog.get_logger().warning("the state DB cannot be read for a monitor", trouble=str(trouble))
+                    structlog.get_logger().warning("the metrics cannot be read from the state DB", trouble=str(trouble))
                     self._kept = gauges_of((), {}, is_up=False)
                 self._read_at = self.clock_s()
             return self._kept
@@ -174,10 +174,10 @@ class MetricsPage:
 
 @contextmanager
 def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: int) -> Iterator[str]:
-    """Serve the metrics from a thread for the length of the block; yield their address. Port 0 takes a free one.
+    """Serve the metrics from a thread during the block; yield their address. Port 0 chooses a free one.
 
     Raises:
-        ConfigError: the address cannot be had.
+        ConfigError: the address cannot be used.
     """
     registry = CollectorRegistry()
     registry.register(_Gauges(gauges))

@@ -1,4 +1,4 @@
-"""Spans and measurements of runs for OpenTelemetry, sent where the OTEL_* variables say. Needs the extra `otel`."""
+"""OpenTelemetry spans and metrics of runs, exported as the OTEL_* variables say. Needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from connectors.event_api.transport import Exchanged
 from pipelines.telemetry.tracing import Advance, Telemetry, Wanted
 
 PATIENCE_S = 2.0
-"""How long the end of a run waits for a collector. One that does not answer by then is not waited for again."""
+"""Seconds that the end of a run waits for a collector; one that did not answer is not waited for again."""
 TRACED_FAILURES = 200
-"""So many failed requests of a phase get spans of their own; beyond that a share of them, as of all others."""
+"""Failed requests per phase that get a span each; further ones are sampled like all others."""
 _NAME = "eventsync"
 _NS = 1_000_000_000
 
 
 @dataclass(slots=True)
 class _Phase:
-    """A phase at work: the span of its run, how it ended, how often its requests have failed."""
+    """A running phase: its name, the span of its run, its outcome, and its number of failed requests."""
 
     name: str
     run: Span
@@ -51,24 +51,24 @@ _PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 
 
 class _OwnLog(logging.Handler):
-    """Logs warnings of the SDK in our own log, each kind once: it repeats them every few seconds."""
+    """Logs each warning of the SDK once in our log; the SDK repeats them every few seconds."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._known: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log one warning."""
+        """Log a warning, unless an equal one was logged before."""
         if str(record.msg) not in self._known:
             self._known.add(str(record.msg))
-            structlog.get_logger().warning("OpenTelemetry complains", complaint=record.getMessage())
+            structlog.get_logger().warning("OpenTelemetry reports a problem", problem=record.getMessage())
 
 
 class _RunIds(RandomIdGenerator):
-    """Gives the spans of one run one trace, across processes: its id follows from the run's."""
+    """Generates trace ids from run ids, so that the spans of one run form one trace, across processes."""
 
     def generate_trace_id(self) -> int:
-        """Return the trace of the current run."""
+        """Return the trace id of the current run; a random one outside a run."""
         run_id = _RUN.get().get("eventsync.run_id")
         if run_id is None:
             return super().generate_trace_id()
@@ -76,7 +76,7 @@ class _RunIds(RandomIdGenerator):
 
 
 def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
-    """Return the recorder of this process. OpenTelemetry's global providers are left to others."""
+    """Build the recorder of this process, without touching OpenTelemetry's global providers."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate, logger.handlers = False, [_OwnLog()]
     found = Resource.create()
@@ -95,7 +95,7 @@ def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], fl
 
 
 class Recorder(Telemetry):
-    """Reports to OpenTelemetry. `trace_requests`: the share of ordinary requests, 0 to 1, that get a span."""
+    """Reports to OpenTelemetry. `trace_requests`: the share (0 to 1) of ordinary requests that get a span."""
 
     def __init__(
         self, traces: TracerProvider, metrics: MeterProvider, trace_requests: float, random: Callable[[], float]
@@ -104,15 +104,15 @@ class Recorder(Telemetry):
         self._trace_requests, self._random = trace_requests, random
         self._tracer, meter = traces.get_tracer(_NAME, version(_NAME)), metrics.get_meter(_NAME, version(_NAME))
         self._rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
-        self._rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
-        self._rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
-        self._phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
-        self._requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
+        self._rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was recorded.")
+        self._rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by outcome.")
+        self._phases = meter.create_histogram("eventsync.phase.duration", "s", "Duration of a phase, by outcome.")
+        self._requests = meter.create_histogram("http.client.request.duration", "s", "Time from a request to its answer.")
         self.seen = self._record_request
 
     @contextmanager
     def run(self, feed: str, run_id: str, launched_by: str) -> Iterator[None]:
-        """Open the trace of a run; log lines name it. It is exported before the block ends, if the collector answers soon."""
+        """Open the trace of a run; log lines carry its id. Export it at the end, if the collector answers soon."""
         attributes = {"eventsync.feed": feed, "eventsync.run_id": run_id, "eventsync.launched_by": launched_by}
         token = _RUN.set(attributes)
         try:
@@ -125,9 +125,9 @@ class Recorder(Telemetry):
             self._flush()
 
     def _flush(self) -> None:
-        """Export what is collected, for at most a few seconds: an unreachable collector delays one run, once.
+        """Export what is collected, within a few seconds; after one timeout no later run waits.
 
-        In a thread: the exporters' own timeouts do not bound a connection that hangs.
+        In a thread: the exporters' own timeouts do not limit a connection that hangs.
         """
         if self._is_unreachable:
             return
@@ -146,7 +146,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Open the span of a phase, and measure how long it takes."""
+        """Open the span of a phase, and measure its duration."""
         phase = _Phase(name, get_current_span())
         token, began_ns = _PHASE.set(phase), time.time_ns()
         try:
@@ -158,7 +158,7 @@ class Recorder(Telemetry):
             self._phases.record((time.time_ns() - began_ns) / _NS, attributes)
 
     def count(self, account: Mapping[str, int]) -> None:
-        """Put the numbers on the phase's span, and count them."""
+        """Add the counts to the phase's span and to the metrics."""
         get_current_span().set_attributes({f"eventsync.rows.{name}": count for name, count in account.items()})
         phase = _PHASE.get()
         attributes = {**_feed(), "eventsync.phase": phase.name if phase else ""}
@@ -167,7 +167,7 @@ class Recorder(Telemetry):
                 self._rows_ended.add(count, {**attributes, "eventsync.row.outcome": name})
 
     def end(self, outcome: str, exit_code: int) -> None:
-        """Set the outcome on the span of the phase and of the run: of several phases the last one counts."""
+        """Set the outcome on the spans of the phase and of the run; the last phase decides the run's."""
         phase, span = _PHASE.get(), get_current_span()
         for each in (span, phase.run) if phase else (span,):
             each.set_attributes({"eventsync.outcome": outcome, "eventsync.exit_code": exit_code})
@@ -177,7 +177,7 @@ class Recorder(Telemetry):
             phase.outcome = outcome
 
     def reading(self, advance: Advance) -> Advance:
-        """Make a span of each chunk, from the end of the one before: reading it, mapping it and writing it down."""
+        """Return a callback that makes a span of each chunk of rows: read, mapped and recorded since the chunk before."""
         attributes, began_ns = _feed(), time.time_ns()
 
         def advance_and_trace(rows: int) -> None:
@@ -191,7 +191,7 @@ class Recorder(Telemetry):
         return advance_and_trace
 
     def settling(self, advance: Advance) -> Advance:
-        """Count the rows; answers come in groups, too many and too small for spans."""
+        """Return a callback that counts settled rows, without spans: answers are too many for that."""
         attributes = _feed()
 
         def advance_and_count(rows: int) -> None:
@@ -201,7 +201,7 @@ class Recorder(Telemetry):
         return advance_and_count
 
     def _record_request(self, exchanged: Exchanged) -> None:
-        """Measure a request; few get a span: all that send no row, the first that fail, and a share of the others."""
+        """Measure a request. A span is made for requests without a row, the first failed ones, and a share of the others."""
         known: dict[str, str | int] = {
             "http.request.method": exchanged.method,
             "url.path": exchanged.path,
@@ -227,7 +227,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[Span]:
-        """Open a span; an error sets its type, not its message, which may hold personal data."""
+        """Open a span; an error adds its type, not its message, which may contain personal data."""
         with self._tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:

@@ -1,4 +1,4 @@
-"""Where a run reports spans and measurements: nowhere, unless OTEL_* variables ask for it."""
+"""The interface through which a run reports spans and metrics; by default they are discarded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PROTOCOL = "http/protobuf"
 
 
 class Telemetry:
-    """The default, which reports nothing and costs nothing per row."""
+    """The default recorder, which discards everything and costs nothing per row."""
 
     seen: Seen | None = None
-    """Called with each request to the service; None where requests are not traced."""
+    """Called with each request to the service; None if requests are not traced."""
 
     def run(self, feed: str, run_id: str, launched_by: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Open the span of a run."""
@@ -29,17 +29,17 @@ class Telemetry:
         return nullcontext()
 
     def count(self, account: Mapping[str, int]) -> None:
-        """Report how many rows of a phase ended where."""
+        """Report the number of rows of a phase, by outcome."""
 
     def end(self, outcome: str, exit_code: int) -> None:
-        """Report how a phase or a run ended."""
+        """Report the outcome of a phase or a run."""
 
     def reading(self, advance: Advance) -> Advance:
-        """Return a callback for chunks of rows that were read, which calls `advance` too."""
+        """Return a callback for chunks of rows read, which also calls `advance`."""
         return advance
 
     def settling(self, advance: Advance) -> Advance:
-        """Return a callback for rows that were settled, which calls `advance` too."""
+        """Return a callback for rows settled, which also calls `advance`."""
         return advance
 
 
@@ -48,7 +48,7 @@ NO_TELEMETRY = Telemetry()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where each signal goes. `problems`: what was asked for and is not supported; it fails no run."""
+    """The exporter of each signal. `problems`: settings that are not supported; they fail no run."""
 
     traces: Exporter = "none"
     metrics: Exporter = "none"
@@ -56,7 +56,7 @@ class Wanted:
 
 
 def wanted_of(otel: Mapping[str, str]) -> Wanted:
-    """Return what OTEL_* variables ask for: with an endpoint OTLP, without one nothing, unless an exporter is named."""
+    """Return the exporters that OTEL_* variables select: OTLP with an endpoint, none without, unless an exporter is named."""
     if otel.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return Wanted()
     exporters: dict[str, Exporter] = {}
@@ -67,9 +67,9 @@ def wanted_of(otel: Mapping[str, str]) -> Wanted:
         protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
         exporter: Exporter = next((known for known in get_args(Exporter) if known == word), "none")
         if word != exporter:
-            problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
+            problems.append(f"OTEL_{signal}_EXPORTER={word} is not supported; use one of {', '.join(get_args(Exporter))}")
         elif exporter == "otlp" and protocol != PROTOCOL:
-            problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
+            problems.append(f"OTLP over {protocol} is not supported; use {PROTOCOL} (usually port 4318)")
             exporter = "none"
         exporters[signal] = exporter
     return Wanted(exporters["TRACES"], exporters["METRICS"], tuple(problems))

@@ -87,11 +87,11 @@ def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: S
         return failed.is_visible() and is_red(failed)
 
     until(is_check_red, what="the sensor that turns the check red")
-    visit(page, stage.asset(BROKEN, "staged", "view=overview"), "Its mapping file is broken")
+    visit(page, stage.asset(BROKEN, "staged", "view=overview"), "mapping file is broken")
 
 
 def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
-    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days, by file")
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
     page.get_by_role("button", name="Materialize").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("Show all partitions").click()

@@ -448,7 +448,7 @@ def test_a_source_that_has_not_changed_moves_nothing_and_marks_nothing(desk: Des
     assert (third.report.account.read, third.report.is_whole, third.notices) == (2, True, ())
     assert sorted(row.row_key for row in desk.rows) == ["1", "2"]
     asked_for = job.stage(desk.engine, "fourth", silent, RunOptions(full=True))
-    assert (asked_for.report.account.read, asked_for.notices) == (2, ("read whole: asked for",))
+    assert (asked_for.report.account.read, asked_for.notices) == (2, ("read in full: the option `full` was given",))
 
 
 @every(SHEET_KINDS)

@@ -77,21 +77,21 @@ STORIES: dict[str, list[Step]] = {
         (lines(24), "", "done", 24, 0),
         (TITLE, '{join: [{from: TITLE}, "!"]}'),
         (None, "", "new", 24, 0),
-        (None, "", "new: 24 delivered rows have changed, and each would become another draft", 24, 0),
+        (None, "", "new: 24 delivered rows have changed, and each would be sent as another draft", 24, 0),
     ],
     "a word that a partner renames does not empty the feed in silence": [
         ("event:", "rows: [{keep: {column: GENRE, in: [concert]}, because: no concert}]\nevent:"),
         (lines(10), "", "done", 10, 0),
         (
             [line(number, genre="Konzert" if number < 4 else "concert") for number in range(10)],
-            *("", "left_out: rule 1: no concert leaves out 4 of 10 delivered rows whose events are to come", 10, 0),
+            *("", "left_out: rule 1: no concert leaves out 4 of 10 delivered rows with upcoming events", 10, 0),
         ),
         (None, "--accept left_out", "done", 10, 4),
         (None, "", "done", 10, 4),
     ],
     "days and months change places": [
         (dances("{}.5.", "2020-05-{:02}"), "", "done", 11, 0),
-        (dances("5.{}.", "2020-{:02}-05"), "", "new: agree with rows that are gone in two of title, start and place", 11, 0),
+        (dances("5.{}.", "2020-{:02}-05"), "", "new: equal missing rows in two of title, start and place", 11, 0),
         (None, "--accept new", "done", 22, 0),
         (None, "", "done", 22, 0),
     ],
@@ -137,11 +137,11 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     desk.edit(f"feed: {FEED}", "feed: city-hall")
     said = desk.command("run", "city-hall", "--no-dagster", "--json")
     assert (stopped_by(said), len(service.events())) == (["scope"], 30), said.words
-    assert f"put `feed: {FEED}` back" in said.words
+    assert f"restore `feed: {FEED}`" in said.words
     for asking in (("status",), ("check", "--live"), ("preview", "city-hall")):
-        assert f"30 events to come are of feed {FEED}, which has no mapping file" in desk.command(*asking).words
+        assert f"feed {FEED} has 30 upcoming events and no mapping file" in desk.command(*asking).words
     rehearsed = desk.command("run", "city-hall", "--dry-run", code=5)
-    assert f"put `feed: {FEED}` back" in rehearsed.words
+    assert f"restore `feed: {FEED}`" in rehearsed.words
     desk.command("run", "city-hall", "--no-dagster", "--accept", "scope", code=0)
     assert len(service.events()) == 60
     desk.source(lines(31))

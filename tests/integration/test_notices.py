@@ -46,7 +46,7 @@ def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: I
     assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
     any_desk.source(lines(20))
     assert [any_desk.run().code for _ in range(2)] == [0, 0]
-    assert hook.titles() == [f"{FEED}: over"]
+    assert hook.titles() == [f"{FEED}: resolved"]
 
 
 def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Service, hook: Inbox) -> None:
@@ -54,7 +54,7 @@ def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Serv
     service.switch(latency_ms=0)
     assert hook.titles() == []
     told_desk.run(code=0)
-    assert hook.titles() == [f"{FEED}: a run was lost", f"{FEED}: over"]
+    assert hook.titles() == [f"{FEED}: a run was lost", f"{FEED}: resolved"]
 
 
 def test_neither_key_nor_address_is_anywhere_to_be_found_and_a_recipient_who_refuses_fails_no_run(
@@ -64,11 +64,11 @@ def test_neither_key_nor_address_is_anywhere_to_be_found_and_a_recipient_who_ref
     secret = "sk-nobody-knows-this-one-0042"
     told_desk.run(EVENT_API_KEY=secret, EVENTSYNC_LOG="json debug", code=3)
     (message,) = hook.told
-    assert message.title == f"eventsync: {FEED}: the service refuses us"
+    assert message.title == f"eventsync: {FEED}: the service refuses the API key"
     assert secret not in message.title + message.body
     hook.status = 401
     said = told_desk.run_with(_mostly_good(), EVENTSYNC_LOG="pretty debug", code=5)
-    assert "a notice could not be sent" in said.words
+    assert "a notification could not be sent" in said.words
     assert TOKEN.encode() not in told_desk.written()
 
 
@@ -93,12 +93,12 @@ def test_a_backfill_tells_once_what_stopped_it_and_then_that_it_is_over(told_des
     assert [told_desk.command(*window).code for _ in range(2)] == [6, 6]
     (message,) = hook.told
     assert hook.titles() == [f"{FEED}: paused"]
-    assert "What would help" in message.body
+    assert "What to do" in message.body
     service.switch(rate_events="off")
     told_desk.command(*window, "--dry-run", code=0)
     assert hook.titles() == []
     told_desk.command(*window, code=0)
-    assert hook.titles() == [f"{FEED}: over"]
+    assert hook.titles() == [f"{FEED}: resolved"]
 
 
 def test_without_the_library_a_run_is_as_good_and_says_what_to_install(told_desk: Desk, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
     (notice,) = said.run["notices"]
     assert "changed from 2026-03-02 to 2026-10-01" in notice
     assert "gone: nightlife, workshop (now workshops?); new: podcast, workshops" in notice
-    assert "this mapping names workshop" in notice
+    assert "this mapping uses workshop" in notice
     (rejection,) = said.run["rejections"]
     assert 'did you mean "workshops"?' in rejection["reasons"][0]["hint"]
     assert not any("changed from" in notice for notice in desk.run().run["notices"])
@@ -36,7 +36,7 @@ def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_writ
     assert "classifications ready version 2026-03-02" in desk.command("check", "--live").words
     service.switch(classification_list="revised")
     before = desk.command("check", "--live")
-    assert "written for version 2026-03-02, the list is of 2026-10-01 by now" in before.words
+    assert "written for version 2026-03-02, the service's list is now 2026-10-01" in before.words
     service.switch(classification_list="first")
     desk.run(code=0)
     service.switch(classification_list="revised")

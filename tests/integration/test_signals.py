@@ -104,23 +104,12 @@ def test_while_it_waits_for_an_answer_that_never_comes(
     _assert_all_sent(desk, service, 5)
 
 
-def test_in_the_midst_of_a_stage(desk: Desk, service: Service) -> None:
-    desk.source(lines(40_000))
-    run = desk.start_run()
-    until(lambda: run.has_ended or desk.states())
-    said = _stop(run, signal.SIGTERM, is_prompt=False)
-    _assert_stopped(desk, said)
-    assert said.run["read"]["read"] < 40_000
-    assert service.requests() == []
-    _assert_all_sent(desk, service, 5)
-
-
 @each_signal
 def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) -> None:
     said = _stop(mid_way(any_desk, service, 150), number, is_prompt=False)
     _assert_stopped(any_desk, said)
     assert "stopping: " in said.err
-    assert "in flight, up to 20 s; press Ctrl-C again to leave at once" in said.err
+    assert "in flight, up to 20 s; press Ctrl-C again to quit at once" in said.err
     account, left = said.run["publish"], Counter(any_desk.states().values())
     assert account["delivered"] == len(service.events()) == left["delivered"], "what was in flight was waited for"
     assert account["pending"] == left["pending"] > 0

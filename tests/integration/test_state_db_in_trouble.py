@@ -190,18 +190,6 @@ def test_a_file_that_another_process_holds_is_worth_coming_back_for(hasty: Desk,
     _assert_the_next_run_delivers(desk, service)
 
 
-def test_a_file_that_is_taken_while_rows_are_staged_lets_nothing_out(hasty: Desk, service: Service) -> None:
-    desk = hasty
-    desk.source(lines(30_000))
-    run = desk.start_run()
-    until(lambda: run.has_ended or desk.states())
-    with closing(_hold(desk)):
-        run.ended().assert_told(6, "state.db", "held by another process")
-    assert service.requests() == []
-    desk.source(lines(ROWS))
-    _assert_the_next_run_delivers(desk, service)
-
-
 def test_a_file_that_is_taken_for_a_moment_while_rows_are_sent_costs_nothing(hasty: Desk, service: Service) -> None:
     desk = hasty
     run = mid_way(desk, service, ROWS)

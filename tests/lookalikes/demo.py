@@ -109,8 +109,8 @@ def main() -> int:
     with demo_service(asked.folder, FEEDS) as (sandbox, environ), running_places(asked.folder.resolve() / "access") as places:
         all_environ = {**environ, **places.environ}
         settings = read_settings(all_environ, Path.cwd())
-        first = sync_feeds(settings, output, "First run: a sheet and an org, every row ends somewhere", show_report)
-        second = sync_feeds(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+        first = sync_feeds(settings, output, "First run: a sheet and an org, with the outcome of every row", show_report)
+        second = sync_feeds(settings, output, "Second run: no row has changed, so nothing is sent", show_accounts)
         output.table("what the sheet now says of its rows", ("ID", "Status", "Problem"), places.said())
         output.note(
             f"\nSecond run: {sum(map(sent_in, second))} sent. Writes into the sheet in both runs: {len(places.google.written)}"

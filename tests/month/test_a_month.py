@@ -114,7 +114,7 @@ def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(folder:
         _assert_no_tick_is_lost_and_none_piles_up(done, {_march(27, 14, 30)}, _march(28, 14, 30))
         assert [run.exit_code for run in done.runs] == [0, 6, 6, 0, 0, None, 0]
         told = [message.title.rpartition(": ")[2] for _, message in done.office.told]
-        assert told == ["paused", "over", "a run was lost", "over"]
+        assert told == ["paused", "resolved", "a run was lost", "resolved"]
         _assert_each_row_is_online_once_and_the_books_are_in_order(done)
         _assert_each_cause_is_told_once_and_its_end_once(done, [])
         _assert_no_run_waits(done, _march(28, 14, 30))

@@ -82,10 +82,10 @@ def test_a_source_without_days_has_a_job_for_a_window_of_its_events(desk: Desk) 
 
 def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMapping) -> None:
     told, _ = failure_of(run(desk, dated, RunOptions(), {}))
-    assert "choose partitions" in told
+    assert "select partitions" in told
     mapping = load_feed(desk.mapping())
     told, metadata = failure_of(run(desk, mapping, RunOptions(), {}))
-    assert "no days of town-hall were named" in told
+    assert "no days of town-hall were selected" in told
     assert metadata["exit_code"] == 2
 
 

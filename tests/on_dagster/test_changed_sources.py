@@ -40,7 +40,7 @@ def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: 
     (request,) = first.run_requests
     assert (request.run_key, request.tags[names.LAUNCHED_BY_TAG]) == (None, "schedule")
     same = look(desk, first.cursor)
-    assert (same.run_requests, same.skip_message) == ([], "as it was: ../events.csv")
+    assert (same.run_requests, same.skip_message) == ([], "unchanged: ../events.csv")
 
     keys, cursor = [], same.cursor
     for times in (LONG_AGO, LONG_AGO + 60, LONG_AGO):

@@ -59,7 +59,7 @@ def take_a_faulty_driver(desk: Desk) -> None:
         ),
         (lambda desk: (desk.folder / "events.csv").unlink(), "cannot go on", 2, "SourceRefusedError", ["events.csv"]),
         (damage_the_state_db, "cannot go on", 2, "StateDamagedError", ["is damaged"]),
-        (take_a_faulty_driver, "failed", 1, "FaultError", ["while staging: ZeroDivisionError", "report it: run "]),
+        (take_a_faulty_driver, "failed", 1, "FaultError", ["while staging: ZeroDivisionError", "report it with: run "]),
     ],
 )
 def test_a_run_that_cannot_succeed_sends_nothing_says_why_and_is_retried_by_nothing(
@@ -70,7 +70,7 @@ def test_a_run_that_cannot_succeed_sends_nothing_says_why_and_is_retried_by_noth
     description, told = failure_of(result)
     assert (told["outcome"], told["exit_code"]) == (outcome, code)
     assert [word for word in words if word not in description] == []
-    assert description.endswith(f"what would help: {told['what would help']}")
+    assert description.endswith(f"what to do: {told['what to do']}")
     assert "sk-revoked" not in description
     error = next(event for event in result.all_events if event.is_step_failure).step_failure_data.error
     assert (error and error.cause and error.cause.cls_name) == cause

@@ -90,7 +90,7 @@ def test_a_run_that_crashed_before_it_began_is_told_once_in_dagsters_words(told:
     told.failed()
     assert told.heard() == []
     told.desk.run()
-    assert told.heard() == [f"{FEED}: over"]
+    assert told.heard() == [f"{FEED}: resolved"]
     told.failed()
     told.ran("by-cron", timedelta())
     assert told.heard() == [], "old news once the feed was run elsewhere"
@@ -124,10 +124,10 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_a_steady_daemon_should_have_
     assert FEED in told.tick()
     assert "nothing is due" in told.tick()
     (message,) = told.hook.told
-    assert told.hook.titles() == [f"{FEED}: no run has come"]
+    assert told.hook.titles() == [f"{FEED}: no run has started"]
     assert "15 */2 * * * (Europe/Warsaw)" in message.body
     told.desk.run()
-    assert told.heard() == [f"{FEED}: over"]
+    assert told.heard() == [f"{FEED}: resolved"]
 
 
 def test_a_daemon_that_was_away_for_a_while_is_no_longer_steady_and_a_feed_that_never_ran_is_not_late(told: Told) -> None:
@@ -146,4 +146,4 @@ def test_a_file_that_cannot_be_used_is_told_until_it_is_mended(told: Told) -> No
     told.tick()
     assert told.heard() == [f"{FEED}: its mapping file is broken"]
     told.desk.mapping()
-    assert told.heard() == [f"{FEED}: over"]
+    assert told.heard() == [f"{FEED}: resolved"]

@@ -54,7 +54,7 @@ def test_both_are_materialized_and_sent_once_and_a_sheet_that_may_not_be_written
     refused = metadata_of(result, "published", SHEET)
     assert (result.success, refused["delivered"].value) == (True, 1)
     assert "reader@lookalike" in str(refused["not written back"].value)
-    assert any("sheet does not say" in notice for notice in desk.book(result.run_id, feed=SHEET).notices)
+    assert any("sheet does not show" in notice for notice in desk.book(result.run_id, feed=SHEET).notices)
 
 
 def test_a_brake_tells_the_editors_all_the_same(desk: DeskElsewhere) -> None:

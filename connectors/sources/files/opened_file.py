@@ -255,7 +255,9 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
     """Return the member of the archive that `pattern` selects, None if the archive is a workbook."""
     if "[Content_Types].xml" in archive.NameToInfo:
         return None
-    members = [member for member in archive.infolist() if not (member.is_dir() or member.filename.startswith("__MACOSX/"))]
+    # Not `is_dir`, which fails on a member without a name before Python 3.12.
+    files = (member for member in archive.infolist() if not member.filename.endswith("/"))
+    members = [member for member in files if not member.filename.startswith("__MACOSX/")]
     meant = [member for member in members if not pattern or fnmatch.fnmatchcase(member.filename, pattern)]
     if len(meant) == 1:
         return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)

@@ -1,1 +1,1 @@
-"""What commands print: tables, notes and progress for people, JSON and CSV for scripts, the page for a partner."""
+"""What commands print: tables, sentences and progress for people, JSON and CSV for scripts, a page for the partner."""

@@ -1,6 +1,6 @@
-"""Print to people and scripts: one JSON document, or tables, notes, errors and a progress bar; and words for what is counted.
+"""Print a command's output: one JSON document, or tables, sentences, errors and a progress bar; and format counts.
 
-rich is imported only once something is drawn: `eventsync --help` does not wait for it.
+rich is imported when something is drawn, so that `eventsync --help` starts fast.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ D = TypeVar("D")
 
 
 class Error(TypedDict):
-    """Why a command could not do what it was asked for, and what would help. `problems`: every mistake of a mapping file;
-    `retry_after_s`: how long the other side asked to wait, if it did.
+    """Why a command failed, and what to do. `problems`: every mistake of a mapping file; `retry_after_s`: how long the other side
+    asked to wait, if it did.
     """
 
     type: str
@@ -51,35 +51,35 @@ class Error(TypedDict):
 
 
 class ErrorDocument(TypedDict):
-    """What any verb prints in place of its own document where it fails; the exit code says the same in short."""
+    """The document that any verb prints instead of its own when it fails; the exit code gives the kind of failure."""
 
     error: Error
 
 
 class Progress:
-    """A progress bar; without `bar`, its drawing with one task, it does nothing."""
+    """A progress bar of one task; without `bar` it does nothing."""
 
     def __init__(self, bar: RichProgress | None = None) -> None:
         self._bar = bar
 
     def advance(self, count: int = 1) -> None:
-        """Show that `count` more are done."""
+        """Add `count` to the number done."""
         if self._bar:
             self._bar.advance(self._bar.task_ids[0], count)
 
     def expect(self, count: int) -> None:
-        """Show how many more there are, as soon as that is known."""
+        """Set the total to `count` more than are done now."""
         if self._bar:
             (task,) = self._bar.tasks
             self._bar.update(task.id, total=task.completed + count)
 
 
 class Output:
-    """Where one command's words go.
+    """Prints the output of one command.
 
-    With `json`, stdout carries exactly one JSON document and everything for people goes to stderr. Without, people
-    read stdout; colour and bars only where the stream is a terminal, and no colour under `NO_COLOR`. Text of partners
-    can neither move the cursor nor be taken for markup.
+    With `json`, stdout carries exactly one JSON document and everything for people goes to stderr. Otherwise people read stdout.
+    Colour and bars appear only on a terminal, and no colour under `NO_COLOR`. Control characters and markup in partners' texts
+    have no effect.
     """
 
     def __init__(self, *, json: bool = False, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
@@ -90,10 +90,10 @@ class Output:
         self._watched: Console | None = None
 
     def document(self, value: object) -> None:
-        """Print `value` as the command's one JSON document, if it was asked for; only the first one is printed.
+        """Print `value` as the command's JSON document, if --json was given; only the first one is printed.
 
-        Takes what JSON knows, and dataclasses, pydantic models, enums, dates and times (ISO 8601), paths,
-        sets (sorted); a number without end, like no limit, is null.
+        Takes JSON values, dataclasses, pydantic models, enums, dates and times (ISO 8601), paths, and sets (sorted); an infinite
+        number is null.
         """
         if not self.is_json or self._is_document_out:
             return
@@ -104,7 +104,7 @@ class Output:
         self._stdout.flush()
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Show rows to people; with `json` nothing. Long cells are folded, never cut; numbers stand to the right."""
+        """Print a table for people; with `json` nothing. Long cells are folded, never cut; numbers are right-aligned."""
         if not self.is_json:
             from pipelines.cli.output.drawing import drawn_table  # rich loads when something is drawn
 
@@ -112,23 +112,20 @@ class Output:
             people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
     def note(self, *lines: str, indent: int = 0) -> None:
-        """Print sentences for people, a line each: on stdout, or on stderr where stdout carries a JSON document."""
+        """Print sentences for people, one per line: on stdout, or on stderr with `json`."""
         from pipelines.cli.output.drawing import safe_text
 
         for line in lines:
             self._people().print(safe_text(" " * indent + line), soft_wrap=True)
 
     def aside(self, text: str) -> None:
-        """Print a sentence on stderr while work goes on, above its progress bar."""
+        """Print a sentence on stderr during work, above the progress bar."""
         from pipelines.cli.output.drawing import console_on, safe_text
 
         (self._watched or console_on(self._stderr)).print(safe_text(text), soft_wrap=True)
 
     def error(self, error: SyncError) -> None:
-        """Say on stderr what was tried, what came back and what would help; with `json` also as the document.
-
-        If the document is already out, stdout stays as it is.
-        """
+        """Print an error and its hint on stderr; with `json` also as the document, unless one is already printed."""
         from pipelines.cli.output.drawing import console_on, drawn_error
 
         console_on(self._stderr).print(drawn_error(error), soft_wrap=True)
@@ -137,10 +134,10 @@ class Output:
 
     @contextmanager
     def progress(self, description: str, total: int | None = None, *, is_counted: bool = True) -> Iterator[Progress]:
-        """Show a bar with count, rate and time left on stderr while the block runs, and wipe it away afterwards.
+        """Show a bar with count, rate and time left on stderr while the block runs, and remove it afterwards.
 
-        Only where stderr is a terminal and no JSON was asked for. `total` None: not known (yet). Without `is_counted` only what
-        is waited for is shown, and since when. What is printed meanwhile passes above it.
+        Only if stderr is a terminal, and not with `json`. `total` None: not known (yet). Without `is_counted`, show only the
+        description and the time passed. Other output appears above the bar.
         """
         if self.is_json or not self._stderr.isatty():
             yield Progress()
@@ -164,14 +161,14 @@ class Output:
 
 
 def _unfailing(stream: TextIO) -> TextIO:
-    """A terminal that lacks a character shows its escape; it is no reason to fail."""
+    """Make a text stream escape characters that it cannot encode, instead of failing."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     return stream
 
 
 def _plain(value: object) -> Any:  # noqa: PLR0911  # a table, one arm per type
-    """Return `value` as JSON has it; keys keep the order in which they were declared or put."""
+    """Return `value` as JSON types; keys keep their order of declaration or insertion."""
     match value:
         case Enum():
             return _plain(value.value)
@@ -200,17 +197,17 @@ def _plain(value: object) -> Any:  # noqa: PLR0911  # a table, one arm per type
 
 
 def document_from(kind: type[D], source: object, /, **others: object) -> D:
-    """Return a document of `kind`, a TypedDict: `others`, and for each further field the attribute of `source` of its name."""
+    """Build a document of `kind`, a TypedDict: `others`, and each further field from the attribute of `source` of that name."""
     names = [name for name in kind.__annotations__ if name in others or hasattr(source, name)]
     return cast("D", {name: others[name] if name in others else getattr(source, name) for name in names})
 
 
 @contextmanager
 def written_whole(file: Path, option: str) -> Iterator[Path]:
-    """Yield a path beside `file` to write to: it takes the place of `file` at the end of the block, or is gone.
+    """Yield a temporary path beside `file`, which replaces `file` at the end of the block and is deleted after an error.
 
     Raises:
-        ConfigError: it cannot be written there; `option` is what named the file.
+        ConfigError: the file cannot be written; `option` named it.
     """
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -223,24 +220,24 @@ def written_whole(file: Path, option: str) -> Iterator[Path]:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return `1 row`, `2,000 rows`."""
+    """Return a count with its noun: `1 row`, `2,000 rows`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def spelt(word: str) -> str:
-    """Return a word of ours, like a state, as people read it."""
+    """Return an identifier of ours, such as a state, with spaces for people."""
     return word.replace("_", " ")
 
 
 def counts_line(counts: Mapping[str, int]) -> str:
-    """Return `pending 3, delivered 2,000`; what is zero is left out."""
+    """Return counts as text, without zeros: `pending 3, delivered 2,000`."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
 
 
 _READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
 SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
-"""The first of these exit codes that occurred is the command's."""
+"""Exit codes, gravest first; the first one that occurred is the command's."""
 
 
 def worst(codes: Collection[int]) -> int:
@@ -249,10 +246,10 @@ def worst(codes: Collection[int]) -> int:
 
 
 def read_line(counts: Mapping[str, int]) -> str:
-    """Return the account of a read as an equation: `read 120 = rejected 2 + unchanged 108 + new 10`. Events that rows gave
-    beyond one each stand beside what was read: `read 3 + expanded 7 = new 10`.
+    """Return the account of a read as an equation: `read 120 = rejected 2 + unchanged 108 + new 10`.
 
-    Terms of zero are left out; an equation that does not hold is shown with what is missing.
+    Further events of a row are added on the left: `read 3 + expanded 7 = new 10`. Zeros are left out. An equation that does not
+    balance shows the difference.
     """
     return _equation(counts, ("read", "expanded"), _READ)
 
@@ -263,7 +260,7 @@ def publish_line(counts: Mapping[str, int]) -> str:
 
 
 def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and one line per reason; a row's place stands on its first line only."""
+    """Return the columns and one line per reason; only the first line of a row names its place."""
     lines = [
         (
             "" if number else shown_place(row.origin),
@@ -279,7 +276,7 @@ def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequen
 
 
 def brakes_table(verdicts: Iterable[BrakeResult]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and one line per brake."""
+    """Return the columns and one line per brake, for a table."""
     verdict = {True: "accepted for this run", False: "STOPS"}
     lines = [(str(one.name), verdict[one.is_accepted] if one.is_tripped else "free", one.sentence) for one in verdicts]
     return ("brake", "verdict", "why"), lines

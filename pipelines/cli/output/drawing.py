@@ -1,4 +1,4 @@
-"""Draw tables, errors and progress bars with rich. The only module that imports rich."""
+"""Draw tables, errors and progress bars with rich; the only module that imports it."""
 
 from __future__ import annotations
 
@@ -33,31 +33,30 @@ from pipelines.control_characters import replaced
 
 _WIDTH_OF_A_PIPE = 160
 _WIDER_THAN_ANY = 100_000
-"""rich measures no more than it is offered."""
+"""Width to measure a table with: rich measures no wider than the width it is given."""
 _COMMAND = re.compile(r"eventsync [^`;\n]+")
-"""What a person copies in one go."""
+"""A command in a sentence, which must stay on one line so that it can be copied."""
 _SHORT = 24
-"""Cells up to this width stand side by side in a paragraph."""
+"""Columns up to this width are joined on one line when a row is drawn as a paragraph."""
 
 
 def console_on(stream: TextIO) -> Console:
-    """Return rich's way to a stream. A pipe has no width: it gets a wide one, or `COLUMNS`."""
+    """Return a rich console for a stream; a pipe has the width `COLUMNS`, or 160."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def safe_text(text: str, style: str = "") -> Text:
-    """Return text of strangers that a terminal can only show."""
+    """Return untrusted text with its control characters replaced, and without markup."""
     return Text(replaced(text), style=style, overflow="fold")
 
 
 def drawn_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], console: Console | None = None
 ) -> Table | Text:
-    """Return a table whose long cells fold; a sentence where there are no rows.
+    """Return a table whose long cells fold; one sentence if there are no rows.
 
-    Where the console is too narrow for it, each row is a paragraph instead: words are not broken there, and a command
-    stays on one line, so that it can be copied.
+    If the console is so narrow that words or commands would break, each row is a paragraph instead.
     """
     body = [list(row) for row in rows]
     if not body:
@@ -74,7 +73,7 @@ def drawn_table(
 
 
 def _is_cramped(table: Table, cells: Sequence[Sequence[str]], console: Console) -> bool:
-    """Whether a table would break words or commands."""
+    """Return whether the table would break words or commands at this console's width."""
     unbound = console.options.update(max_width=_WIDER_THAN_ANY)
     if Measurement.get(console, unbound, table).minimum > console.width:
         return True
@@ -84,7 +83,7 @@ def _is_cramped(table: Table, cells: Sequence[Sequence[str]], console: Console) 
 
 
 def _paragraphs(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Text:
-    """Return the rows one below the other: what is short side by side, what is long on lines of its own with its name."""
+    """Return each row as a paragraph: short columns joined on one line, long ones on lines of their own with their names."""
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     text = Text(overflow="fold").append_text(safe_text(title, "bold"))
     for row in cells:
@@ -99,7 +98,7 @@ def _paragraphs(title: str, columns: Sequence[str], cells: Sequence[Sequence[str
 
 
 def drawn_error(error: SyncError) -> Text:
-    """Return what went wrong and what would help; of a mapping file every problem, its line and the spot in it."""
+    """Return an error with its hint; for a mapping file every problem, with its line and a caret under the place."""
     text = Text.assemble(("error: ", "bold red"))
     if isinstance(error, MappingFileError):
         text.append_text(Text("\n").join(map(_problem, error.problems)))
@@ -119,7 +118,7 @@ def _problem(problem: FileProblem) -> Text:
 
 @contextmanager
 def drawn_progress(console: Console, description: str, total: int | None, *, is_counted: bool) -> Iterator[Progress]:
-    """Draw a bar of one task while the block runs; without `is_counted` what is waited for, and since when."""
+    """Draw a bar of one task while the block runs; without `is_counted`, only the description and the time passed."""
     bar = (BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
     text = TextColumn("{task.description}")
     columns = (text, *bar) if is_counted else (SpinnerColumn(), text, TimeElapsedColumn())
@@ -130,10 +129,10 @@ def drawn_progress(console: Console, description: str, total: int | None, *, is_
 
 
 class _Rate(ProgressColumn):
-    """How many are done in a second, lately."""
+    """The column of a bar that shows how many are done per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate, or nothing before there is one."""
+        """Return the current rate, "" before it is known."""
         speed = task.finished_speed or task.speed
         return Text(written_rate(speed) if speed else "", style="dim")
 

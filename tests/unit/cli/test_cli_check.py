@@ -55,10 +55,10 @@ edit event: {title: Jazz, startAt -> event: {title: Jaz, timezone: UTC, startAt
 check => 2 | feeds/town.yaml:25:20: example 1, title: expected "Jaz", got "Jazz" | feeds/town.yaml:25:35: example 1, timezone:
 # a wrong delimiter is one mistake that names the right one, however many columns are missing and whether the header is quoted
 edit ../events.csv -> ../events.csv\\n  delimiter: ";"
-check => 2 | feeds/town.yaml:5:14: events.csv parts its cells by ',', write `delimiter: ","` | : 1 mistake
+check => 2 | feeds/town.yaml:5:14: events.csv separates its cells by ',', write `delimiter: ","` | : 1 mistake
 file events.csv "ID";"TITLE"\\n"1";"Jazz"\\n
 mapping
-check => 2 | feeds/town.yaml:3:3: events.csv parts its cells by ';', write `delimiter: ";"` | : 1 mistake
+check => 2 | feeds/town.yaml:3:3: events.csv separates its cells by ';', write `delimiter: ";"` | : 1 mistake
 # an encoding in which most rows are no text, or columns seem to be missing, is one mistake that names the right one
 source 1,Müller,2030-05-01,19:30,,concert / 2,Jazz,2030-05-01,19:30,,concert / 3,Žižek,2030-05-01,19:30,,concert
 check => 0
@@ -83,12 +83,12 @@ check drafts/none.yaml => 2 | cannot be read
 # settings of Dagster that a person wrote are held against ours
 check => 0 | !dagster.yaml
 file dagster/dagster.yaml telemetry: {enabled: false}\\nfreshness: {enabled: true}\\n
-check => 0 | does not say nux, python_logs, run_launcher,
+check => 0 | lacks nux, python_logs, run_launcher,
 # a live check of a sound feed asks the service and the source
 check --live => 0 | {feeds: [{live: {0: {asked: service, told: …SERVICE}, 1: {asked: scopes}, 2: {asked: channels}}}]}
 check --live => 0 | {feeds: [{live: {3: {asked: classifications, told: …version 20}, 4: {asked: contract}, 5: {asked: source}}}]}
 check --live => 0 | {ok: true} | !"ok": false
-check --live => 0 | key ready the service takes it | scopes could not be checked | contract ready | notify not ready
+check --live => 0 | key ready the service accepts it | scopes could not be checked | contract ready | notify not ready
 # a live check says what is wrong with key and service and still looks at the source
 env EVENT_API_KEY sk-wrong-key-9876
 check --live => 3 | 9876 | !sk-wrong | service ready | key not ready the service refused | channels could not be checked
@@ -106,7 +106,7 @@ switch contract: shorter_titles
 check --live => 0 | contract ready POST /events: title
 # a probe is sent only where it is asked for and says whether the key may create events
 check --live => 0 | `--probe`
-check --probe => 0 | the key got as far as that, which proves `events:create` unless
+check --probe => 0 | proves `events:create`, unless
 key channels:read
 check --probe => 3 | may not create events: 403 insufficient_scope
 # a column that the source at hand lacks is named at each place
@@ -118,9 +118,9 @@ check => 2 | feeds/town.yaml:7:20: events.csv has no column "KINDS", did you mea
 check => 2 | feeds/town.yaml:11:17: events.csv has no column "TITEL", did you mean "TITLE"?
 # a file to be included is checked with the feeds that include it
 file feeds/_shared.yaml steps:\\n  tidy: [collapze]\\n
-check feeds/_shared.yaml => 2 | is no feed but a file to be included, and no feed beside it | include: [_shared.yaml]
+check feeds/_shared.yaml => 2 | is not a feed, and no feed beside it | include: [_shared.yaml]
 edit key: [ID] -> include: [_shared.yaml]\\nkey: [ID]
-check feeds/_shared.yaml => 2 | feeds/_shared.yaml is no feed but a file to be included, by feeds/town.yaml
+check feeds/_shared.yaml => 2 | feeds/_shared.yaml is not a feed; these feeds include it: feeds/town.yaml
 check feeds/_shared.yaml => 2 | feeds/_shared.yaml:2:10: unknown step "collapze", did you mean "collapse"?
 file feeds/_shared.yaml steps:\\n  tidy: [collapse]\\n
 check feeds/_shared.yaml => {feeds: [{feed: town-hall}], shared: [{path: feeds/_shared.yaml, included_by: [feeds/town.yaml]}]}
@@ -229,7 +229,7 @@ preview => {rows: [{skipped: already over}]}
 mapping
 run
 mapping online only -> online only\\n  - window: {past: skip}
-explain 7 => 0 | outside the window: already over; compared with what was sent
+explain 7 => 0 | outside the window: already over; it is only compared with what was sent
 run => {runs: [{read: {unchanged: 1, filtered: 0}}]}
 # a preview sees the calendar of the day that is named, from its begin in the zone of the events
 OLD_FILE
@@ -239,7 +239,7 @@ preview --as-of 2020-05-04T20:00:00+02:00 => {rows: [{event: {title: Medea}}, {e
 preview --as-of 2020-04-30 => {rows: [{event: {title: Medea}}, {skipped: beyond the horizon}]}
 preview => {as_of: null, rows: [{skipped: already over}, {skipped: already over}]}
 preview --as-of 2020-05-05 => 0 | as of 2020-05-05 00:00 CEST
-preview --as-of 4.5.2020 => 2 | --as-of 4.5.2020 | write 2026-05-01, or 2026-05-01T18:00
+preview --as-of 4.5.2020 => 2 | --as-of 4.5.2020 | write it like 2026-05-01 or 2026-05-01T18:00
 preview --as-of 9999-12-31 => 2 | --as-of 9999-12-31
 edit timezone: Europe/Warsaw -> timezone: {from: GENRE}
 preview --as-of 2020-05-05 => {as_of: '2020-05-05T00:00:00+00:00'}
@@ -253,14 +253,14 @@ explain 8 --as-of never => 2 | --as-of never
 # a rehearsal as of a day judges rows and what is gone by it and a run only where nothing is public
 OLD_FILE
 run --dry-run --as-of 2020-05-04 => {rehearsals: [{read: {new: 2}, first: [{row_key: '7'}, {row_key: '8'}]}]}
-run --dry-run --as-of 2020-05-05 => 0 | a rehearsal as of 2020-05-05 | left out: already over 1
+run --dry-run --as-of 2020-05-05 => 0 | dry run as of 2020-05-05 | left out: already over 1
 run --as-of 2020-05-05 => {runs: [{read: {filtered: 1, new: 1}, publish: {delivered: 1}}]}
 titles => Ajax
 source
 run --dry-run --as-of 2020-05-05 --accept shrink => {rehearsals: [{vanished: 1, past: 0, waiting: {vanished: 1}}]}
 run --dry-run --as-of 2020-05-11 --accept shrink => {rehearsals: [{vanished: 0, past: 1, waiting: {}}]}
 run --as-of 2020-05-05 --accept shrink => {runs: [{vanished: 1}]}
-run --as-of 2020-05-05 --publish-only => 2 | means nothing with --publish-only
+run --as-of 2020-05-05 --publish-only => 2 | --as-of and --publish-only cannot be combined
 env EVENT_API_BASE_URL https://events.example.org
 run --as-of 2020-05-05 => 2 | is not on this machine | --dry-run | eventsync sandbox
 # a rehearsal minds limit and keys and what is not read
@@ -293,8 +293,8 @@ def test_every_mistake_is_shown_with_its_place_its_line_and_a_caret(desk: Desk) 
     [
         ("channel: city-agenda", "channel: city-agneda", "channels", 'did you mean "city-agenda"?'),
         ("{channel: city-agenda}", '"999"', "channels", "no channel with the id 999"),
-        ("theatre", "theater", "classifications", 'names "theater", which the service does not know, did you mean "theatre"?'),
-        ("theatre", "fill-in", "classifications", 'names "fill-in", which the service does not know; it knows circus, '),
+        ("theatre", "theater", "classifications", 'names "theater", which the service does not have, did you mean "theatre"?'),
+        ("theatre", "fill-in", "classifications", 'names "fill-in", which the service does not have; the service has circus, '),
         ("from: TITLE", "from: TITEL", "source", 'lacks the column "TITEL" (closest: "TITLE")'),
     ],
 )
@@ -368,9 +368,9 @@ def _notified(desk: Desk, *words: str) -> list[tuple[str, str]]:
 
 def test_a_live_check_says_who_would_be_notified_and_notify_sends_each_a_test(desk: Desk, hook: Inbox) -> None:
     missing = ("warning", 'EVENTSYNC_NOTIFY has no channel "crew"; did you mean "crews"?')
-    assert _notified(desk, "--live") == [missing, ("ok", "what needs somebody is told to ops (agenda@example.org), all")]
+    assert _notified(desk, "--live") == [missing, ("ok", "notifications go to ops (agenda@example.org), all")]
     assert hook.told == []
-    assert _notified(desk, "--notify")[-1] == ("ok", "a test went to ops (agenda@example.org), all")
+    assert _notified(desk, "--notify")[-1] == ("ok", "a test message was sent to ops (agenda@example.org), all")
     assert sorted(hook.titles()) == ["a test", "a test"]
 
 
@@ -378,7 +378,7 @@ def test_a_channel_that_does_not_work_is_a_warning_without_the_address(desk: Des
     hook.status = 401
     desk.mapping(f"notify: crews\n{MAPPING}")
     said = desk.run("check", "--notify", code=0)
-    lines = [line.partition("cannot be told")[0].split() for line in said.out.splitlines() if "cannot be told" in line]
+    lines = [line.partition("cannot be notified")[0].split() for line in said.out.splitlines() if "cannot be notified" in line]
     assert lines == [["notify", "not", "ready", "crews"], ["notify", "not", "ready", "all"]]
     assert TOKEN not in said.words
 
@@ -392,20 +392,20 @@ def _scopes(probe: Meaning | None) -> LiveFinding:
 
 
 _REFUSED = Answer(400, "invalid_request", field="title", issue="is required")
-_CREATED = "created event 4711 from an event without any field: delete it by hand"
+_CREATED = "accepted an empty event and created event 4711: delete it by hand"
 
 
 @pytest.mark.parametrize(
     ("probe", "severity", "exit_code", "says"),
     [
-        (None, "ok", 0, "`--probe` sends an event without any field"),
-        (Meaning(AnswerKind.REFUSED, _REFUSED), "ok", 0, "proves `events:create` unless"),
+        (None, "ok", 0, "`--probe` sends an empty event"),
+        (Meaning(AnswerKind.REFUSED, _REFUSED), "ok", 0, "proves `events:create`, unless"),
         (Meaning(AnswerKind.SCOPE_MISSING, Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
         (Meaning(AnswerKind.NO_ACCESS, Answer(403, "forbidden")), "error", 3, "may not create events"),
         (Meaning(AnswerKind.KEY_REFUSED, Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
         (Meaning(AnswerKind.READ, Answer(201), value=4711), "error", 1, _CREATED),
-        (Meaning(AnswerKind.FOREIGN, Answer(400, message="text/html, 12 bytes")), "warning", 0, "could not be told: 400"),
-        (Meaning(AnswerKind.FAILING, Answer(500, "internal_error")), "warning", 0, "could not be told: 500"),
+        (Meaning(AnswerKind.FOREIGN, Answer(400, message="text/html, 12 bytes")), "warning", 0, "may create events: 400"),
+        (Meaning(AnswerKind.FAILING, Answer(500, "internal_error")), "warning", 0, "may create events: 500"),
         (Meaning(AnswerKind.LOST, Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
     ],
 )
@@ -436,7 +436,7 @@ def test_each_field_is_explained_from_the_raw_cell_to_the_value(decider: Decider
     assert ("title", "from TITLE", "", "Jazz") in told
     assert ("startAt", "date", "2030-05-01", "2030-05-01") in told
     assert ("startAt", "at", "", "2030-05-01T19:30:00+02:00") in told
-    shown = ("events.csv:2, step by step", '"classifications": [', "the ledger does not know it")
+    shown = ("events.csv:2, step by step", '"classifications": [', "not in the ledger")
     decider.say("explain", "1").assert_told(0, *shown)
 
 

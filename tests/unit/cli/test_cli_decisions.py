@@ -15,12 +15,12 @@ STORIES = told_in(
 in conflict
 run => 1 | {runs: [{outcome: needs attention, message: "…3 (1, 5, 6) in conflict"}]}
 run => 1 | {runs: [{hint: …eventsync reconcile town-hall…eventsync resolve town-hall 1}]}
-status => 0 | waits for a person: conflict 3 | conflict: `eventsync reconcile town-hall` looks for them
+status => 0 | waits for a person: conflict 3 | conflict: `eventsync reconcile town-hall` searches the service for them
 resolve 1 5 --ignore => 0
 listed => 6
 listed --state conflict => 6
 rows --state ignored => {rows: [{row_key: '1', entry_state: conflict, hint: …ignored by}, {row_key: '5'}]}
-resolve 1 --undo => {rows: [{what: it is listed again}]}
+resolve 1 --undo => {rows: [{what: listed again}]}
 listed => 1, 6
 resolve 1 6 --ignore => 0
 run => 0
@@ -30,10 +30,10 @@ in conflict
 switch event_items: full
 reconcile --dry-run => {counts: {sought: 3, found: 3, candidates: 0, absent: 0}}
 states => conflict 3
-reconcile => 0 | 3 of 3 events read; items tell approxLocation | looked for 3 = delivered 3 + to be decided 0 + not found 0
+reconcile => 0 | 3 of 3 events read; the list shows approxLocation | searched 3 = delivered 3 + to be decided 0 + not found 0
 rows --state delivered => {rows: [{row_key: '1', event_id: <Jazz>}, {row_key: '5', event_id: <Hamlet>}, {event_id: <Othello>}]}
 run => 0
-reconcile => 0 | nothing to look for
+reconcile => 0 | nothing to search for
 # a title alone is shown with the command that decides and never taken; an event is one row's alone
 in conflict
 reconcile => 1 | {counts: {sought: 3, found: 0, candidates: 3, absent: 0}, list: {fields: [id, title]}}
@@ -47,7 +47,7 @@ resolve 5 --event-id <Jazz> => 2 | event <Jazz> is row 1 of town-hall already
 resolve 5 --event-id 4711 => {warning: …event 4711 is not among the 3 events}
 # sending again what may exist is asked about and goes out under the next key, at the risk that was told
 in conflict
-resolve 1 --resend => 2 | say --yes
+resolve 1 --resend => 2 | --yes sends the rows without asking
 states => conflict 3
 resolve 1 --resend --yes => {rows: [{what: the next run sends it under its next key, is_changed: true}]}
 resolve 1 --resend --yes => {rows: [{is_changed: false}]}
@@ -57,7 +57,7 @@ titles => Hamlet, Jazz, Jazz, Othello
 # a row that is uncertain for so long that its key may be forgotten is looked for
 run
 set 1 state = 'uncertain', event_id = NULL, unanswered_at = '2020-01-01T00:00:00.000000+00:00'
-run => 1 | uncertain for so long that the service may have forgotten their keys | eventsync reconcile town-hall
+run => 1 | uncertain for so long that the service may have forgotten their idempotency keys | eventsync reconcile town-hall
 switch event_items: full
 reconcile => {counts: {sought: 1, found: 1, absent: 0}}
 run => 0
@@ -67,15 +67,15 @@ in conflict
 switch event_items: full
 reset
 reconcile => 1 | if the list is complete: eventsync resolve town-hall 1 --resend
-reconcile => {rows: {0: {why: no event of the list looks like it; 0 were read}}}
+reconcile => {rows: {0: {why: no event of the list is similar; 0 were read}}}
 # what cannot be decided says why and changes nothing
 in conflict
 source 1 / 5 / 6 / Hof-17,Chor,2030-05-05,20:00,,concert
 run
-resolve --applied => 2 | name either rows or a state
-resolve 1 --state drift --applied => 2 | name either rows or a state
-resolve --same-as 1 => 2 | names the one event of one row
-resolve 1 5 --same-as 6 => 2 | names the one event of one row
+resolve --applied => 2 | give either row keys or --state
+resolve 1 --state drift --applied => 2 | give either row keys or --state
+resolve --same-as 1 => 2 | applies to one row only
+resolve 1 5 --same-as 6 => 2 | applies to one row only
 resolve 1 --same-as => 2 | only a held row
 resolve 1 --same-as --yes => 2 | only a held row
 resolve 1 --release => 2 | only a held row
@@ -89,10 +89,10 @@ resolve Hof-71 --ignore => 2 | did you mean "Hof-17"?
 retry --keys Hof-16,1,nothing => 2 | no row Hof-16, nothing
 states => conflict 3, delivered 1
 # before the first run there is nothing to decide
-retry => 2 | nothing was run yet
-resolve 1 --ignore => 2 | nothing was run yet
-reconcile => 2 | nothing was run yet
-diff => 2 | nothing was run yet
+retry => 2 | has not run yet
+resolve 1 --ignore => 2 | has not run yet
+reconcile => 2 | has not run yet
+diff => 2 | has not run yet
 # a person decides where no service is configured
 in conflict
 unset EVENT_API_BASE_URL
@@ -130,7 +130,9 @@ explain 1 => {outcomes: [{row_key: Jazzy|2030-05-01}], ledger: [{row_key: Jazzy|
 explain Jazzy|2030-05-01 => {place: events.csv:2, ledger: [{row_key: Jazzy|2030-05-01}]}
 diff Jazz|2030-05-01 => {row: {row_key: Jazzy|2030-05-01, kind: edited}}
 resolve 1 --applied => {rows: [{row_key: Jazzy|2030-05-01, is_changed: true}]}
+resolve events.csv:2 --ignore => 2 | events.csv:2: that row has the key Jazzy|2030-05-01
 retry --keys 5,Hamlet|2030-05-03 => {retried: {refused: 1, blocked: 0}}
+run --keys Jazzy|2030-05-01,Hamlet|2030-05-03 => {runs: [{outcome: done, read: {read: 2}}]}
 run --keys events.csv:2,3 => 1 | events.csv:2 (that row has the key 1) | 3 (that row has the key 5)
 source 1,Jazz,2030-05-01,19:30,,concert / 5 / 9,Jazz,2030-05-01,19:30,,concert
 run => {runs: [{read: {held: 1}}]}
@@ -139,7 +141,7 @@ diff Jazz|2030-05-01 => 2 | Jazz|2030-05-01 may be Jazzy|2030-05-01 or 9
 resolve 9 --same-as 1 => {rows: [{row_key: '9', other_key: Jazzy|2030-05-01}]}
 # a difference is shown path by path and as of when
 run
-diff => 0 | the source says what was delivered
+diff => 0 | the source agrees with what was delivered
 source 1,Jazz,2030-05-01,20:00,,play / 5
 run
 diff => {counts: {edited: 1, vanished: 1}, as_of: {is_whole: true}}
@@ -192,7 +194,7 @@ in conflict
 switch list_scope: events:read
 key channels:read events:create
 reconcile => 3 | GET /events | ask the key's owner | !--resend
-resolve 1 --event-id 77 => {warning: …the service was not asked whether event 77 exists}
+resolve 1 --event-id 77 => {warning: …could not check whether event 77 exists}
 # a key that may not list its channels will do where no channel is named by its slug
 key events:create
 run => 3 | channels:read
@@ -214,7 +216,7 @@ def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypa
     decider.desk.source([row.replace("20:00", "21:00") for row in GOOD])
     decider.publish()
     words = ("resolve", "--state", "drift", "--applied")
-    decider.say(*words).assert_told(2, "say --yes")
+    decider.say(*words).assert_told(2, "add --yes")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
     decider.say(*words).assert_told(1, "nothing was changed")

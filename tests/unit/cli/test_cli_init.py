@@ -216,8 +216,8 @@ def test_zones_in_some_rows_leave_the_others_to_the_author(desk: Desk) -> None:
 
 def test_a_file_that_is_there_is_overwritten_only_by_force_and_people_are_told_what_is_unsure(desk: Desk) -> None:
     words = ("init", str(REAL / "cl-rse.csv"), "--feed", "talks")
-    desk.run(*words).assert_told(0, "places to look at; unsure of: key, timezone, left aside")
-    desk.run(*words).assert_told(2, "is there already", "--force")
+    desk.run(*words).assert_told(0, "places to review; unsure of: key, timezone, left aside")
+    desk.run(*words).assert_told(2, "exists already", "--force")
     desk.run(*words, "--force", code=0)
 
 

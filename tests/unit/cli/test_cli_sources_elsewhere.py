@@ -43,7 +43,7 @@ def test_check_opens_the_sheet_and_the_org_only_if_asked_to(desk: Desk, places: 
     answers = live(desk, code=0)
     ours = [answers[feed, asked]["severity"] for feed, asked in answers if asked in {"source", "write_back", "limits"}]
     assert set(ours) == {"ok"}
-    assert "9 columns, among them the 6 that the mapping reads" in answers["sheet", "source"]["told"]
+    assert "9 columns, including the 6 that the mapping reads" in answers["sheet", "source"]["told"]
     assert '"Status", "Event ID", "Problem"' in answers["sheet", "write_back"]["told"]
     assert "salesforce Session__c" in answers["salesforce", "source"]["told"]
 
@@ -82,7 +82,7 @@ def test_a_local_service_does_not_make_googles_own_sheet_speak_of_it(desk: Desk,
         before = posts(places)
         desk.monkeypatch.setenv("EVENTSYNC_SHEETS_URL", "")
         said = desk.run("run", "demo-sheet", "--no-dagster", "--publish-only", "--json", code=0)
-    assert ("the sheet is Google's own" in str(said.run["notices"]), posts(places)) == (True, before)
+    assert ("the sheet is a real one" in str(said.run["notices"]), posts(places)) == (True, before)
 
 
 @pytest.mark.usefixtures("places")

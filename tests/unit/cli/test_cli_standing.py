@@ -78,7 +78,7 @@ report => {sections: {online: {rows: 2}}}
 run
 set 1 state = 'superseded', event_id = NULL, candidate_id = (SELECT id FROM ledger_entry WHERE row_key = '5'), vanished_at = NOW
 waiting => none
-rows --state superseded => {rows: [{problem: its event belongs to 5 now, candidate: {row_key: '5'}}]}
+rows --state superseded => {rows: [{problem: its event was moved to 5, candidate: {row_key: '5'}}]}
 # an event that is over drops out of every list
 run
 set 1 drift_kind = 'cancelled', drift_fingerprint = 'cancelled', vanished_at = NOW
@@ -106,12 +106,12 @@ report => {sections: {earlier: {rows: 1}}}
 metrics => 0 | eventsync_rows_waiting | state="earlier"} 1
 # people are shown what was done
 run twice
-status => 0 | waits for a person: rejected 2, drift 1, vanished 1 | held by: nobody
+status => 0 | waits for a person: rejected 2, drift 1, vanished 1 | held by: no run
 eventsync status => 0 | rejected 2, drift 1, vanished 1
-eventsync status => 0 | 1 of 1 feed needs a person: town-hall; `eventsync status town-hall` shows what would help
+eventsync status => 0 | 1 of 1 feed needs attention: town-hall; `eventsync status town-hall` shows what to do
 rows => 0 | GENRE 'poetry': This value is not in the agreed list.
 runs => 0 | read 6 = filtered 1 + rejected 2 + new 3 | new 3 = delivered 3 | read 4 = rejected 2 + unchanged 1 + drifted 1
-explain 5 => 0 | the ledger has it as delivered, event <Hamlet>
+explain 5 => 0 | in the ledger: delivered, event <Hamlet>
 # scripts read what was done
 run twice
 feeds => {feeds: [{counts: {delivered: 3}, drifted: 1, vanished: 1, last_run: {outcome: done}}]}
@@ -130,7 +130,7 @@ rows --state drift --csv out.csv => 0 | "row key","state","event" | "1","drift",
 # status needs no service and names the one that was run against
 run
 env EVENT_API_BASE_URL https://elsewhere.example
-eventsync status => 0 | the state DB knows runs at SERVICE
+eventsync status => 0 | the state DB has runs at SERVICE
 unset EVENT_API_BASE_URL
 eventsync status => {feeds: [{feed: town-hall}]}
 # feeds lists sources, schedules and broken files without a key
@@ -142,7 +142,7 @@ feeds => {feeds: [{feed: town-hall, schedule: {cron: 15 6 * * *, timezone: Europ
 # a feed that a brake has stopped needs a person
 source 1 / 2,,,,, / 3,,,,, / 4,,,,, / 5,,,,, / 6,,,,,
 run => 5
-eventsync status => 0 | nothing may be sent: rejected | 1 of 1 feed needs a person
+eventsync status => 0 | sending is stopped: rejected | 1 of 1 feed needs attention
 # the report counts what is new since the last read or a moment
 source 1 / 2
 run
@@ -162,7 +162,7 @@ files => events.csv, feeds, page.html
 # only rows that are staged are sent, as they were staged, and keys of no row are named
 run --publish-only => 2 | nothing was staged yet
 run --keys 1,77,5,none => 1 | keys that are not in the source: 77, none
-run --publish-only --status draft => 2 | keeps its status
+run --publish-only --status draft => 2 | keep their status
 titles => Hamlet, Jazz
 # values that no lookup knows are listed once each by the run and afterwards
 source ROWS / 8,Odes,2030-05-04,20:00,,poetry / 9,Chess,2030-05-04,20:00,,game
@@ -170,7 +170,7 @@ run => {runs: [{unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GE
 rows --unmapped => {unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}
 # a sound state DB is called so and what is wrong is listed with its row
 run
-state verify => 0 | all is as it must be
+state verify => 0 | no findings
 state verify => {findings: [], entries: 3, state_db: …state.db}
 set 5 event_id = NULL
 set 1 idempotency_key = 'es1-0'
@@ -182,12 +182,12 @@ sql UPDATE alembic_version SET version_num = '0003'
 state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
 state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
 # where nothing was run there is nothing to verify or carry, and nothing is made
-state verify => 0 | the first run makes it
+state verify => 0 | the first run creates it
 state verify => {schema: null}
 state export out.gz => 2 | there is no
 state migrate sqlite:///new.db => 2 | there is no
 state import no.gz => 2 | there is no
-state compact => 2 | is gone
+state compact => 2 | was removed in 0.2
 files => events.csv, feeds
 # the past is counted, then taken out, and no row is sent again
 source ROWS
@@ -260,14 +260,14 @@ def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(
         assert [one["run_id"] in said for one in (latest, first)] == [number < shown for number in range(2)], words
     assert [len(desk.told("status", *words)["feeds"][0]["runs"]) for words in ((), ("--runs", "1"))] == [2, 1]
     follow(decider, "sql UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
-    desk.run("runs", first["run_id"]).assert_told(0, "took an unknown time (the clock was set back meanwhile)")
+    desk.run("runs", first["run_id"]).assert_told(0, "duration unknown (the clock was set back during the run)")
 
 
 def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
     for words in ("feeds", "status", "status town-hall", "rows town-hall", "runs", "metrics", "prune --older-than 90d"):
         desk.run(*words.split(), code=0)
         desk.run(*words.split(), "--json", code=0)
-    assert "values that no lookup knows: none" in desk.run("rows", FEED, "--unmapped").out
+    assert "values that are in no lookup: none" in desk.run("rows", FEED, "--unmapped").out
     assert not desk.state.parent.exists()
 
 
@@ -310,8 +310,8 @@ def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decid
     (status,) = LedgerQueries(engine, now).status()
     engine.dispose()
     assert {concern.cause: concern.text for concern in concerns_of(status, (), now())} == {
-        Cause.HELD: "1 row held back as likely copies of known events",
-        Cause.EARLIER: "1 row with earlier events to be removed by hand",
+        Cause.HELD: "1 row held as likely copies of known events",
+        Cause.EARLIER: "1 row with earlier events to remove by hand",
     }
 
 

@@ -23,22 +23,22 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
         ("explain drafts/none.yaml 1", "there is no file drafts/none.yaml"),
         (f"run {FEED} --accept shrnk", f'--accept shrnk: input should be {BRAKES} hint: did you mean "shrink"?'),
         (f"run {FEED} --status draf", "--status draf: input should be 'draft' hint: did you mean \"draft\"?"),
-        (f"run {FEED} --all", "--all and names of feeds exclude each other"),
-        (f"run {FEED} --no-dagster --stage-only --publish-only", "exclude each other"),
-        (f"{DAYS} 2031-05-03 --by evnt", '--by evnt: there is no such way to tell a row\'s day hint: did you mean "event"?'),
+        (f"run {FEED} --all", "--all and names of feeds cannot be combined"),
+        (f"run {FEED} --no-dagster --stage-only --publish-only", "cannot be combined"),
+        (f"{DAYS} 2031-05-03 --by evnt", '--by evnt: not a way to decide a row\'s day hint: did you mean "event"?'),
         (
             f"{DAYS} 2031-05-01",
             "begins on 2031-05-02 and ends before, on 2031-05-01 hint: --from is the first day, --to the last one",
         ),
         (f"{DAYS} 2031-05-03 --by file", "cannot be read by file"),
-        (f"{DAYS} 2031-05-03 --by cursor", "name the column that does"),
-        (f"{DAYS} 2031-05-03 --slice fortnight", "--slice fortnight is no length"),
-        (f"backfill {FEED} --from 1900-01-01 --slice day", "5,000 slices by --slice day hint: use a longer --slice, such as"),
-        (f"backfill {FEED}", "no window was named"),
-        (f"backfill {FEED} --from yesterday", "--from yesterday is no day"),
-        (f"backfill {FEED} --list --cancel", "exclude each other"),
-        (f"backfill {FEED} --resume --slice day", "without --from means nothing"),
-        ("metrics --out x.prom --port 0", "--port and --out exclude each other"),
+        (f"{DAYS} 2031-05-03 --by cursor", "name a column with the time of change"),
+        (f"{DAYS} 2031-05-03 --slice fortnight", "--slice fortnight: not a length of a slice"),
+        (f"backfill {FEED} --from 1900-01-01 --slice day", "5,000 slices with --slice day hint: use a longer --slice, such as"),
+        (f"backfill {FEED}", "no window was given"),
+        (f"backfill {FEED} --from yesterday", "--from yesterday is not a date"),
+        (f"backfill {FEED} --list --cancel", "cannot be combined"),
+        (f"backfill {FEED} --resume --slice day", "needs --from"),
+        ("metrics --out x.prom --port 0", "--port and --out cannot be combined"),
         ("schema --documents nowhere", "written: No such file or directory hint: choose another place for --documents"),
         ("schema --out no/such/folder.json", "cannot be written"),
         ("schema --document statsu", "did you mean"),
@@ -51,8 +51,8 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
         ("schema --documents . --document run", "--documents writes all schemas"),
         ("sandbox --port 99999", "--port"),
         ("ui --port -1", "--port"),
-        ("demo --folder .", "is not empty, and no demo was there hint: choose a folder of its own with --folder"),
-        ("demo --folder events.csv/demo", "cannot be made: Not a directory hint: choose another place with --folder"),
+        ("demo --folder .", "is not empty and holds no demo hint: choose an empty or new folder with --folder"),
+        ("demo --folder events.csv/demo", "cannot be created: Not a directory hint: choose another folder with --folder"),
     ],
 )
 def test_a_wrong_word_is_answered_with_what_is_right(desk: Desk, words: str, told: str) -> None:
@@ -163,7 +163,7 @@ def faulty(desk: Desk) -> Iterator[Desk]:
 )
 def test_a_fault_of_ours_in_one_feed_is_its_failure_and_the_next_one_delivers(faulty: Desk, way: str) -> None:
     bad = run_all(faulty, 1, way)
-    assert (bad["exit_code"], "a fault of eventsync while staging: ZeroDivisionError" in bad["message"]) == (1, True)
+    assert (bad["exit_code"], "a bug in eventsync while staging: ZeroDivisionError" in bad["message"]) == (1, True)
     if way == "--no-dagster":
         assert bad["outcome"] == "failed"
         assert all(told in bad["hint"] for told in (bad["run_id"], "eventsync 0", "report"))
@@ -178,7 +178,7 @@ def test_a_fault_in_a_rehearsal_or_a_live_check_is_that_of_its_feed(faulty: Desk
     checked = faulty.run("check", "--live", "--json", code=1).document["feeds"]
     live = {(one["feed"], answer["asked"]): answer for one in checked for answer in one["live"]}
     source = live[BAD, "source"]
-    assert (source["exit_code"], "a fault of eventsync" in source["told"]) == (1, True)
+    assert (source["exit_code"], "a bug in eventsync" in source["told"]) == (1, True)
     assert live[FEED, "source"]["ok"]
     assert live[BAD, "channels"]["ok"]
 
@@ -187,7 +187,7 @@ def test_a_fault_in_a_rehearsal_or_a_live_check_is_that_of_its_feed(faulty: Desk
 def test_a_fault_is_called_one_by_any_command_with_its_traceback_and_no_secret(faulty: Desk, words: tuple[str, ...]) -> None:
     said = faulty.run(*words, "--json", code=1)
     error = said.document["error"]
-    assert holds(error, {"type": "FaultError", "message": "…a fault of eventsync", "hint": "…eventsync 0"})
+    assert holds(error, {"type": "FaultError", "message": "…a bug in eventsync", "hint": "…eventsync 0"})
     assert "Traceback" in said.err
     assert 'raise ZeroDivisionError(f"{path} and {SECRET}")' in said.err
     assert faulty.run(*words, code=1).out == ""

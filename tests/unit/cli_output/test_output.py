@@ -152,9 +152,9 @@ def test_where_a_table_would_break_words_or_a_command_each_row_is_a_paragraph() 
     command = "eventsync resolve fair A-1 --event-id 100001"
     address = "https://example.org/" + "a" * 200
     rows: list[list[object]] = [["conflict", "fair.csv:2", f"it may be there: `{command}` says so"], ["refused", "x:3", address]]
-    paragraph = ["Rows", "", " conflict  fair.csv:2", f"   what would help: it may be there: `{command}` says so"]
+    paragraph = ["Rows", "", " conflict  fair.csv:2", f"   what to do: it may be there: `{command}` says so"]
     for count in (2, 1):
-        shown = tabled(["state", "place", "what would help"], rows[:count])
+        shown = tabled(["state", "place", "what to do"], rows[:count])
         assert (shown.splitlines()[:4], address in shown) == (paragraph, count == 2)
 
 

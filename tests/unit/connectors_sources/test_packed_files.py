@@ -74,6 +74,13 @@ def test_a_file_packed_in_several_parts_is_read_whole(tmp_path: Path, content: b
         read(tmp_path, content + b"something else", "id")
 
 
+def test_a_file_of_an_archive_is_read_though_it_has_no_name(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file, file.open(zipfile.ZipInfo(""), "w") as member:
+        member.write(b"id\n1\n")
+    assert len(read(tmp_path, packed.getvalue(), "id")) == 1
+
+
 @pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_file_of_an_archive_is_read_however_it_is_packed_and_its_checksum_is_minded(tmp_path: Path, how: int) -> None:
     content = archive({"events.csv": LONG}, how)

@@ -111,7 +111,7 @@ FOUND, CANDIDATE, ABSENT = Verdict.FOUND, Verdict.CANDIDATE, Verdict.ABSENT
         ({"startAt": PAYLOAD["startAt"]}, CANDIDATE, False, ""),
         ({"title": "jazz im hof", "startAt": 5}, CANDIDATE, False, ""),
         # an id alone says nothing
-        ({"channelId": 3}, ABSENT, False, "the list shows neither title nor start of 1 events: nothing can be said"),
+        ({"channelId": 3}, ABSENT, False, "the list shows neither title nor start of 1 events"),
         # the row's key is enough, whatever else stands there
         *(
             ({name: "es1-k", "title": "Renamed by hand"}, FOUND, False, "")
@@ -132,7 +132,7 @@ def test_an_event_is_a_rows_where_it_shows_its_key_or_agrees_in_title_and_start_
     ("events", "verdict", "event_ids", "why"),
     [
         ([event(7, **PAYLOAD), event(8, **PAYLOAD)], FOUND, (8,), ""),
-        ([event(7, **PAYLOAD)], ABSENT, (), "the one that looks like it is row x of other"),
+        ([event(7, **PAYLOAD)], ABSENT, (), "the similar event belongs to row x of other"),
         ([event(7, title=PAYLOAD["title"])], ABSENT, (), "row x of other"),
         ([event(7, **KELLER)], ABSENT, (), "row x of other"),
     ],

@@ -46,7 +46,7 @@ OK = RunOutcome("done", ExitCode.DONE)
 BRAKED = RunOutcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
 AWAY = RunOutcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
 HELD, INTERRUPTED = RunOutcome("held by another run", ExitCode.HELD), RunOutcome("interrupted", ExitCode.INTERRUPTED)
-STOPPED, OVER, LATE = "agenda: stopped by a brake", "agenda: over", "agenda: no run has come"
+STOPPED, OVER, LATE = "agenda: stopped by a brake", "agenda: resolved", "agenda: no run has started"
 
 
 @dataclass
@@ -113,8 +113,8 @@ def world(tmp_path: Path, engine: Engine) -> World:
     ("runs", "titles"),
     [
         ([*[BRAKED] * 4, *[OK] * 4, *[BRAKED] * 4], [STOPPED, OVER, STOPPED]),
-        ([RunOutcome("cannot go on", ExitCode.CONFIG, "why")], ["agenda: cannot run as it is set up"]),
-        ([RunOutcome("refused by the service", ExitCode.REFUSED, "why")], ["agenda: the service refuses us"]),
+        ([RunOutcome("cannot go on", ExitCode.CONFIG, "why")], ["agenda: its configuration has a mistake"]),
+        ([RunOutcome("refused by the service", ExitCode.REFUSED, "why")], ["agenda: the service refuses the API key"]),
         ([RunOutcome("failed", ExitCode.ATTENTION, "why")], ["agenda: the run failed"]),
         ([HELD, BRAKED, *[HELD] * 12], [STOPPED]),
         ([INTERRUPTED, BRAKED, *[INTERRUPTED] * 12], [STOPPED]),
@@ -134,10 +134,10 @@ def test_each_cause_is_told_once_by_its_title_and_runs_that_did_not_happen_say_n
 def test_one_cause_after_another_is_one_message(world: World) -> None:
     world.run(AWAY)
     assert world.told(world.feed()) == [("a", "agenda: paused")]
-    assert "What would help: come back at 12:15 UTC" in world.body
+    assert "What to do: come back at 12:15 UTC" in world.body
     world.run(BRAKED)
     assert world.told(world.feed()) == [("a", STOPPED)]
-    assert "- Over, told on 2026-03-01 08:01 UTC: the service answered 503" in world.body
+    assert "- Ended, reported on 2026-03-01 08:01 UTC: the service answered 503" in world.body
 
 
 def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
@@ -146,7 +146,7 @@ def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_non
         world.run(BRAKED, feed)
     told = world.told(world.feed("a", "x@example.org"), world.feed("b", "x@example.org", "ops"), world.feed("c", "y@example.org"))
     stopped = "stopped by a brake"
-    assert set(told) == {("x", "2 feeds need somebody"), ("y", f"c: {stopped}"), ("o", f"b: {stopped}")}
+    assert set(told) == {("x", "2 feeds need attention"), ("y", f"c: {stopped}"), ("o", f"b: {stopped}")}
 
 
 def test_who_cannot_be_reached_is_told_later_and_the_others_only_once(world: World) -> None:
@@ -170,7 +170,7 @@ def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_
         told += world.told(feed)
     assert len(told) == MOST_AN_HOUR
     world.at += timedelta(hours=1)
-    assert world.told(*feeds) == [("a", f"{20 - MOST_AN_HOUR} feeds need somebody")]
+    assert world.told(*feeds) == [("a", f"{20 - MOST_AN_HOUR} feeds need attention")]
 
 
 def test_a_run_under_way_was_not_lost(world: World) -> None:
@@ -188,11 +188,11 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world:
     assert [world.overdue(feed, f"2026-03-02 {clock}") for clock in ("05:59", "06:01")] == [False, True]
     assert world.told(feed) == [], "unless the caller knows that the daemon was there"
     assert world.told(feed, late=["agenda"]) == [("a", LATE)]
-    assert "no run has come since 2026-03-01 08:01 UTC: one was due at 2026-03-02 05:00 UTC" in world.body
+    assert "the last run started at 2026-03-01 08:01 UTC, and the run due at 2026-03-02 05:00 UTC has not started" in world.body
     assert (world.overdue(feed, "2026-03-02 06:01"), world.told(feed)) == (False, [])
     world.run(AWAY)
     assert world.told(feed) == [("a", "agenda: paused")]
-    assert "- Over, told on 2026-03-02 06:01 UTC: no run has come since" in world.body
+    assert "- Ended, reported on 2026-03-02 06:01 UTC: the last run started at" in world.body
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_
     told_of_files(world, errors, sound)
     assert [block.partition("\n")[0] for block in world.body.split("\n\n")[:2]] == ["copy.yaml", "odd.yaml"]
     (world.folder / "odd.yaml").unlink()
-    assert told_of_files(world, errors[1:], sound) == [("a", "odd.yaml: over")]
+    assert told_of_files(world, errors[1:], sound) == [("a", "odd.yaml: resolved")]
 
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")
@@ -293,14 +293,14 @@ def test_one_feed_is_named_in_the_title_and_told_in_full() -> None:
     message = message_of([_news("agenda", BRAKE, REJECTED, over=True, standing=(DRIFT,))], "https://events.example")
     assert message.title == "eventsync: agenda: stopped by a brake, and 1 more"
     first, *_, still, nothing, _service = message.body.splitlines()
-    assert (first, still, nothing) == ("agenda (owner: agenda@example.org)", "Still open, told before: rows changed (17)", "")
+    assert (first, still, nothing) == ("agenda (owner: agenda@example.org)", "Still open, reported before: rows changed (17)", "")
     assert message.tone is Tone.ALARM
 
 
 def test_the_gravest_feed_comes_first_and_the_page_of_runs_last() -> None:
     news = [_news("b-well", over=True), _news("a-drift", DRIFT), _news("c-braked", BRAKE)]
     message = message_of(news, "https://events.example", "https://dagster.example/runs")
-    assert message.title == "eventsync: 2 feeds need somebody"
+    assert message.title == "eventsync: 2 feeds need attention"
     assert [block.partition(" ")[0] for block in message.body.split("\n\n")] == ["c-braked", "a-drift", "b-well", "Service:"]
     assert message.body.endswith("Runs: https://dagster.example/runs")
 
@@ -308,14 +308,14 @@ def test_the_gravest_feed_comes_first_and_the_page_of_runs_last() -> None:
 def test_the_tone_is_that_of_the_gravest() -> None:
     tones = {(): Tone.RELIEF, (BRAKE,): Tone.ALARM, (REJECTED,): Tone.WARNING, (REJECTED, BRAKE): Tone.ALARM}
     assert {new: message_of([_news("agenda", *new, over=True)], "").tone for new in tones} == tones
-    assert message_of([_news("agenda", over=True), _news("crm", over=True)], "").title == "eventsync: over at 2 feeds"
+    assert message_of([_news("agenda", over=True), _news("crm", over=True)], "").title == "eventsync: resolved for 2 feeds"
 
 
 def test_of_very_many_feeds_most_are_only_named() -> None:
     news = [_news(f"feed-{number:03}", Concern(Cause.AWAY, "no answer " * 500, "wait " * 500)) for number in range(200)]
     message = message_of(news, "https://events.example")
-    assert message.title == "eventsync: 200 feeds need somebody"
-    assert message.body.count("What would help") == MOST_FEEDS
+    assert message.title == "eventsync: 200 feeds need attention"
+    assert message.body.count("What to do") == MOST_FEEDS
     assert f"And {200 - MOST_FEEDS} more feeds: feed-015, feed-016" in message.body
     assert len(message.body) < MOST_FEEDS * (2 * MOST_CHARS + 100) + 1_500
 

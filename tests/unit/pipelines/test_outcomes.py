@@ -86,8 +86,8 @@ def rows(count: int, *first: str) -> OpenRows:
         (Standing(conflict=rows(1)), 1, ["1 in conflict"]),
         (Standing(blocked=rows(1)), 1, ["1 blocked"]),
         (Standing(uncertain=rows(1)), 1, ["1 uncertain"]),
-        (Standing(conflict=rows(1), blocked=rows(2), held=rows(1, "x")), 1, ["1 in conflict", "2 blocked", "1 (x) held back"]),
-        (Standing(held=rows(1, "x")), 0, ["1 (x) held back"]),
+        (Standing(conflict=rows(1), blocked=rows(2), held=rows(1, "x")), 1, ["1 in conflict", "2 blocked", "1 (x) held as"]),
+        (Standing(held=rows(1, "x")), 0, ["1 (x) held as"]),
         (Standing(drift=rows(2, "x", "y"), drifts={DriftKind.CANCELLED: 1}), 0, ["2 (x, y) changed", "1 cancelled"]),
         (Standing(vanished=rows(4, "x", "y", "z")), 0, ["4 (x, y, z, …) gone"]),
         (Standing(earlier=rows(1, "x")), 0, ["1 (x) with earlier events"]),
@@ -204,8 +204,8 @@ def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: se
     assert _tripped(report) == tripped
 
 
-NONE_IS_LEFT = "none of the 100 known ones is still in the source (100 since the last read are not"
-BOTH, STILL = "or both would deliver them", "known ones are still in the source"
+NONE_IS_LEFT = "none of the 100 known ones is still in the source (100 were removed since the last read"
+BOTH, STILL = "or they would be delivered twice", "known ones are still in the source"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ BOTH, STILL = "or both would deliver them", "known ones are still in the source"
         (_read(new=300, vanished=100, replaced_before=2, **FULL), f"new: , {NONE_IS_LEFT}, as many as in earlier reads)"),
         (
             _read(new=36, unchanged=4, known=100, before=10, vanished=6),
-            f"new: 36 of 40 rows never seen before, 4 of the 100 {STILL} (6 since the last read are not)",
+            f"new: 36 of 40 rows never seen before, 4 of the 100 {STILL} (6 were removed since the last read)",
         ),
         (_read(new=900, unchanged=100, **FULL), f"new: , all of the 100 {STILL}"),
         (
@@ -230,11 +230,11 @@ BOTH, STILL = "or both would deliver them", "known ones are still in the source"
         ),
         (
             _read(new=5, alongside=Alongside(7, "town-hall", "", 5, 6, 0)),
-            f"scope: 5 of 6 rows are known to feed town-hall: put `feed: town-hall` back, {BOTH}",
+            f"scope: 5 of 6 rows were already delivered by feed town-hall: restore `feed: town-hall`, {BOTH}",
         ),
         (
             _read(new=5, alongside=Alongside(7, "", "city", 5, 6, 0)),
-            f"scope: 5 of 6 rows are known in namespace city: set EVENTSYNC_NAMESPACE=city, {BOTH}",
+            f"scope: 5 of 6 rows were already delivered in namespace city: set EVENTSYNC_NAMESPACE=city, {BOTH}",
         ),
     ],
 )

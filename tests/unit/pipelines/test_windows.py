@@ -72,7 +72,7 @@ def test_weeks_begin_on_a_monday_and_months_on_the_first() -> None:
 
 def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
     mapping = feed(tmp_path, DATED, "rows: [{duplicates: {keep: last}}]")
-    with pytest.raises(ConfigError, match="tear them apart") as refused:
+    with pytest.raises(ConfigError, match="separate them") as refused:
         narrow_to(mapping, window("file", "2031-01-01", "2031-01-02"), compiled(mapping))
     assert "--by event" in refused.value.hint
 

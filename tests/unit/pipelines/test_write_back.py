@@ -59,7 +59,7 @@ def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = CO
 def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:
     board, marks = sheet("1", "2"), {"1": PUBLISHED, "2": REJECTED}
     board.before_write = lambda: board.rows.insert(0, {"ID": f"new {len(board.rows)}"})
-    assert "moving its rows" in marked(board, marks).problem
+    assert "rows are being moved" in marked(board, marks).problem
     board.before_write = lambda: None
     assert marked(board, marks).problem == ""
     said = board.said()

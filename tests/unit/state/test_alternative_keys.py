@@ -1,4 +1,4 @@
-"""Rows of several keys in the ledger: which entry a row is, what is in doubt, and what a person finds by which key."""
+"""Rows of several keys in the ledger: which entry a row is, and what is in doubt."""
 
 from __future__ import annotations
 
@@ -70,18 +70,6 @@ def test_a_feed_keeps_its_keys_when_other_keys_are_added(desk: Desk) -> None:
     staged = desk.stage()
     assert [one.name for one in staged.brakes if one.is_tripped] == ["keys"]
     assert read(desk, "7 one a, 8 two a", RunOptions(accept=("keys",))) == "a|n delivered, 8 pending"
-
-
-def test_a_row_is_found_by_every_key_that_it_ever_had(desk: Desk) -> None:
-    read(desk, "- one a, 9 nine z")
-    read(desk, "7 one a, 9 nine z")
-    read(desk, "7 one b, 9 nine z")
-    books = LedgerQueries(desk.world.engine)
-    for key in ("a|n", "b|n", "7"):
-        assert [row.row_key for row in books.rows(desk.book, RowFilter(row_key=key))] == ["a|n"]
-        staged = desk.stage(RunOptions(keys=(key,)))
-        assert (staged.report.account.read, staged.missing) == (1, ())
-    assert desk.stage(RunOptions(keys=("c|n",))).missing == ("c|n",)
 
 
 def test_the_rows_of_a_chunk_are_looked_up_together(desk: Desk) -> None:

@@ -127,7 +127,7 @@ def test_a_run_onward_comes_to_what_its_source_says_and_its_brakes_let_pass(
         before = desk.world.ledger.bookmark()
         staged = read(desk, step)
     report = staged.report
-    assert any("the next run reads the source whole" in notice for notice in staged.notices) is report.is_blind
+    assert any("the next run reads the source in full" in notice for notice in staged.notices) is report.is_blind
     words = (
         "whole" * report.is_whole,
         "blind" * report.is_blind,
@@ -143,7 +143,7 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
         desk.stage(NOW_FULL, breaks_after=2)
     staged = desk.stage()
     assert staged.report.is_whole
-    assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
+    assert staged.notices == ("read in full: rows that an earlier read staged or held must be compared again",)
     assert desk.plan().kind is ReadKind.INCREMENTAL
 
 
@@ -169,7 +169,7 @@ def test_a_run_reads_all_once_a_day_and_says_why(desk: Desk, hours: float) -> No
     desk.world.clock.turn(hours=hours)
     desk.world.crash()
     staged = desk.stage()
-    assert (staged.report.is_whole, staged.notices) == (True, ("read whole: the last whole read is 1 day old, or nearly so",))
+    assert (staged.report.is_whole, staged.notices) == (True, ("read in full: the last full read is about 1 day old",))
     assert desk.stage().notices == ()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections import Counter
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
@@ -103,25 +102,6 @@ def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service
     assert [state for _, state in slices(said)] == ["left"] * 6
     assert backfill(desk, "--resume").code == 0
     assert len(service.events()) == 18
-
-
-def test_after_a_kill_in_the_midst_of_a_slice_the_same_command_goes_on_and_each_row_is_sent_once(
-    any_desk: Desk, service: Service
-) -> None:
-    by_dated_file(any_desk, 20, days=4)
-    service.switch(latency_ms=300, idempotency="ignore")
-    struck = start(any_desk, *MONTH)
-    until(lambda: len(service.requests()) >= 45, what="the third slice")
-    struck.kill()
-    service.switch(latency_ms=0)
-    listed = any_desk.command("backfill", FEED, "--list", "--json").document["backfills"][0]
-    assert [one["state"] for one in listed["slices"]] == ["done", "done", "working", "left", "left", "left"]
-    said = backfill(any_desk, *MONTH)
-    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 6), said.words
-    assert "2 of 6 slices done" in said.err
-    titles = Counter(service.titles())
-    assert len(titles) == 80
-    assert sum(titles.values()) - 80 <= 16, "what was in flight, with a service that ignores keys"
 
 
 def test_an_interrupted_backfill_ends_in_good_order_and_says_how_to_go_on(desk: Desk, service: Service) -> None:

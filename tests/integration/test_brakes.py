@@ -15,11 +15,6 @@ pytestmark = pytest.mark.slow
 DRAFTING = ("publish:", "publish:\n  on_change: create_draft_again")
 
 
-def with_bad(good: int, bad: int) -> list[str]:
-    """Rows of which the last ones have no day."""
-    return [*lines(good), *(line(good + number, day="soon") for number in range(bad))]
-
-
 def renamed(rows: Iterable[int], prefix: str, *, title: str = "Evening") -> list[str]:
     """The same evenings as `lines` makes, under other ids."""
     return [f"{prefix}{line(number, title=f'{title} {number}')}" for number in rows]
@@ -38,14 +33,6 @@ def stopped_by(said: Said) -> list[str]:
 
 Step = tuple[str, str] | tuple[list[str] | None, str, str, int, int]
 STORIES: dict[str, list[Step]] = {
-    "the share of rejected rows stops at the first row beyond it and an acceptance is for one run": [
-        (with_bad(57, 3), "", "done", 57, 0),
-        (with_bad(76, 5), "", "rejected", 57, 0),
-        (None, "--accept rejected", "done", 76, 0),
-        (with_bad(80, 6), "", "rejected", 76, 0),
-        (None, "--publish-only", "5", 76, 0),
-        (lines(80), "", "done", 80, 0),
-    ],
     "a flood of new rows stays stopped however often it is read and what one run is allowed ends with it": [
         (lines(24), "", "done", 24, 0),
         (renamed(range(24), "9", title="Matinee"), "", "new", 24, 0),
@@ -65,12 +52,6 @@ STORIES: dict[str, list[Step]] = {
         (renamed(range(24), "3", title="Week 3"), "--dry-run", "0", 72, 48),
         (None, "", "done", 96, 72),
         (renamed(range(80), "4", title="Week 4"), "", "new", 96, 72),
-    ],
-    "a source that is empty marks nothing as vanished": [
-        (lines(24), "", "done", 24, 0),
-        ([], "", "shrink", 24, 0),
-        (None, "--accept shrink", "done", 24, 24),
-        (lines(24), "", "done", 24, 0),
     ],
     "a mapping that would draft most events again is stopped until a person wants it": [
         DRAFTING,

@@ -65,16 +65,6 @@ def server(desk: Desk) -> Server:
     return Server(desk.books.url)
 
 
-def test_connections_that_are_ended_in_mid_run_cost_nothing(desk: Desk, service: Service, server: Server) -> None:
-    run = mid_way(desk, service, ROWS)
-    for requests in (45, 80, 110):
-        until(lambda requests=requests: run.has_ended or len(service.requests()) > requests)
-        server.do(*(f"SELECT pg_terminate_backend({pid})" for pid in server.ours()))
-    run.ended(0)
-    assert service.outcomes() == {"created": ROWS}
-    assert_delivered(desk, service, ROWS)
-
-
 def test_a_server_that_crashes_and_recovers_in_mid_run_costs_nothing(desk: Desk, service: Service, server: Server) -> None:
     server.do("CHECKPOINT")  # what other tests have written need not be recovered while the run waits
     run = mid_way(desk, service, ROWS)

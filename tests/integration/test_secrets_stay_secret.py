@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import psutil
 import pytest
-from integration.desk import FEED, Desk, WarmStart, line, lines, made_desk
+from integration.desk import FEED, Desk, WarmStart, lines, made_desk
 from integration.service import serving
 from integration.waiting import until
 from lookalikes.demo import FEEDS, Places, running_places
@@ -88,19 +88,6 @@ def look_around(desk: Desk) -> None:
     for words in (("status",), ("runs",), ("rows", FEED), ("feeds",), ("preview", FEED), ("check",)):
         desk.command(*words)
         desk.command(*words, "--json", EVENTSYNC_LOG="json debug")
-
-
-def test_runs_that_go_well_leave_no_secret_behind(desk: Desk) -> None:
-    with serving(key=KEY) as service:
-        desk.env["EVENT_API_BASE_URL"] = service.base_url
-        desk.run(code=0)
-        desk.source([*lines(8), *(line(number, day="soon") for number in range(8, 12))])
-        desk.run(EVENTSYNC_LOG="json debug", code=5)
-        desk.command("run", FEED, "--no-dagster", "--accept", "rejected", code=0)
-        desk.run("--dry-run", "--accept", "rejected", code=0)
-        assert desk.command("check", "--live").code in {0, 1, 2}
-        look_around(desk)
-    assert leaks(desk, KEY) == []
 
 
 def test_runs_that_the_service_refuses_leave_no_secret_behind(desk: Desk) -> None:

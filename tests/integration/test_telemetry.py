@@ -147,15 +147,6 @@ def test_what_cannot_be_had_is_told_and_costs_the_run_nothing(desk: Desk) -> Non
     assert "pip install 'eventsync[otel]'" in plain.stderr
 
 
-def test_nobody_listens_by_default_and_it_can_be_switched_off(desk: Desk) -> None:
-    desk.source(lines(1))
-    with collecting() as collector:
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_SDK_DISABLED="true", code=0)
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_METRICS_EXPORTER="none", code=0)
-    assert collector.spans
-    assert collector.numbers == {}
-
-
 def test_what_dagster_runs_in_two_steps_is_one_trace(desk: Desk) -> None:
     desk.source(lines(3))
     with collecting() as collector:

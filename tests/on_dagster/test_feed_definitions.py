@@ -1,4 +1,4 @@
-"""What Dagster shows of feeds before anything runs: assets, jobs, schedules and options, and mapping files that cannot be used."""
+"""What Dagster shows of feeds before anything runs: assets, jobs, schedules, options, and mapping files that are broken."""
 
 from __future__ import annotations
 

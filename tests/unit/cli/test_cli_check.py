@@ -109,6 +109,21 @@ check --live => 0 | `--probe`
 check --probe => 0 | proves `events:create`, unless
 key channels:read
 check --probe => 3 | may not create events: 403 insufficient_scope
+# a changed list of classifications is told once and its rows are rejected with a hint
+edit play: theatre -> play: workshop
+run => {runs: [{notices: []}]}
+switch classification_list: revised
+run => changed from 2026-03-02 to 2026-10-01 | this mapping uses workshop | did you mean "workshops"?
+run => !changed from
+# a live check compares the list with the version that the mapping was written for or that the last run had
+edit feed: town-hall -> classifications_version: 2026-03-02\\nfeed: town-hall
+check --live => 0 | classifications ready version 2026-03-02
+switch classification_list: revised
+check --live => 0 | written for version 2026-03-02, the service's list is now 2026-10-01
+switch classification_list: first
+run
+switch classification_list: revised
+check --live => 0 | gone: nightlife, workshop (now workshops?); new: podcast, workshops
 # a column that the source at hand lacks is named at each place
 edit from: TITLE -> from: TITEL
 edit key: [ID] -> key: [IDD]

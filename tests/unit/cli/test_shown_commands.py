@@ -161,3 +161,16 @@ def test_the_questions_that_the_page_asks_of_documents_have_answers(desk: Desk) 
     assert answers["status --json"] == "", "nobody has conflicts"
     assert '"outcome": "done"' in answers["run --all --no-dagster --json"]
     assert float(answers["runs --limit 50 --json"]) >= 0
+
+
+def test_the_page_about_a_changed_contract_shows_what_the_command_says(desk: Desk) -> None:
+    found = re.search(r"```console\n\$ eventsync (.*)\n([^`]*(?:`[^`]+`[^`]*)*?)```", (DOCS / "preflight.md").read_text("utf-8"))
+    assert found is not None
+    shutil.copytree(ROOT / "mappings", desk.folder / "mappings", ignore=shutil.ignore_patterns("*.py"))
+    desk.monkeypatch.setenv("EVENTSYNC_FEEDS", "mappings/feeds")
+    with desk.service() as service:
+        desk.run("run", "lisbon-agenda", "--no-dagster", code=0)
+        service.switch(contract="new_required_field")
+        said = desk.run(*found[1].split(), code=2).out
+    shown = re.sub(r"req_[0-9a-f]+", "req_41c7", said.replace(service.base_url, "http://127.0.0.1:8765"))
+    assert shown.split() == found[2].split()

@@ -75,7 +75,7 @@ def parse(url: str) -> sa.URL:
             hint="write each @, : and / of a user name or password as %40, %3A and %2F",
         )
     if address.drivername not in {"sqlite", "sqlite+pysqlite", "postgresql+psycopg"}:
-        raise ConfigError(f"EVENTSYNC_STATE_URL asks for {address.drivername}, which we do not know", hint=_EXAMPLES)
+        raise ConfigError(f"EVENTSYNC_STATE_URL names the database {address.drivername}, which is not supported", hint=_EXAMPLES)
     return address
 
 

@@ -132,7 +132,7 @@ def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
                 lease,
                 what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
                 f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {lease.feed} is held by",
-                hint="wait for that run to end, or stop it, then start again; the lease of a killed run ends within a minute",
+                hint="wait for that run to end, or stop it, then start again; a killed run frees the feed within a minute",
             )
 
 

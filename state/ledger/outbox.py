@@ -1,6 +1,6 @@
-"""The outbox: what is owed is handed out oldest first, and an answer is durable before its slot takes the next row.
+"""The outbox: hands out owed entries, oldest first, and records each answer durably before its slot takes the next row.
 
-What a verdict does to its entry is a pure decision over a closed union:
+The effect of a verdict on its entry, a pure function over a closed union:
 
 | verdict     | state                 | the mark of an unanswered attempt                                    |
 |-------------|-----------------------|----------------------------------------------------------------------|
@@ -13,17 +13,16 @@ What a verdict does to its entry is a pure decision over a closed union:
 | Conflict    | conflict              | as before                                                            |
 | Postponed   | pending               | as before, or set by this call                                       |
 
-A person's `retry` goes under the same key first. If that is refused for certain once more, it may be the stored answer sent
-again under another request id; nothing was created under the key either way, so the next one is due, once for each retry.
+A person's `retry` uses the same key first. If it is definitively refused again, that may be the stored answer with another
+request id. Nothing was created under the key in either case, so the next key is due, once for each retry.
 
-An answer 429 proves nothing either: an entry whose unanswered attempts were all answered 429 keeps the mark, and
-`is_limited` beside it.
+An answer 429 does not show that nothing was created: an entry whose unanswered attempts were all answered 429 keeps the mark,
+with `is_limited`.
 
-Denied access (401, 403, 404) is no such refusal: the service may look at that before the key, so it proves nothing of
-what was created under the key before this ledger began. That very answer repeated, as its request id shows, is proof:
-it is what the service stored; access may long be back, and the old key would never show it. Without it the next key is a
-person's risk to take, by `resend`. A failure (5xx) that is repeated with its request id after a person's `resend` shows
-that the key is used up: the next one is due, once for each resend.
+Denied access (401, 403, 404) is not such a refusal. The service may check access before the key, so it does not show what was
+created under the key before this ledger began. The same answer with the same request id is the stored one: access may long be
+back, and the old key would never show it. Without that proof, using the next key is a person's risk, by `resend`. A failure
+(5xx) repeated with its request id after a `resend` shows that the key is used up: the next one is due, once for each resend.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""COMMIT POINT 1: what a source says, compared with the ledger and recorded to be sent, one transaction per chunk.
+"""Commit point 1: compares the rows of a source with the ledger, and records what to send, one transaction per chunk.
 
-What to do with a row that the source has, given what the ledger remembers:
+What happens to a row of the source, by the state of its entry:
 
 | the entry is                        | same payload | another payload |
 |-------------------------------------|--------------|-----------------|
@@ -18,17 +18,16 @@ What to do with a row that the source has, given what the ledger remembers:
 
 "Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
 
-A retry is the same request. So a body that may have reached the service stays pinned under its key; what else the source
-says now is recorded as drift. Only where certainly nothing was created may another body take its place:
-before the first attempt (an attempt that was only paced away does not count), and after a definitive refusal. A blocked
-channel is such a refusal: its commonest cure is a mapping that names the right channel, which must not be pinned away.
-The corrected body goes under the same key first, with the refusal's request id remembered, because the service may
-replay a stored refusal, and the client must not take that for an answer to the new body.
+A retry must be the same request. So a body that may have reached the service stays pinned under its key, and what the source
+asks for now is recorded as drift. Another body may replace it only if certainly nothing was created: before the first attempt
+(an attempt stopped by the rate limiter does not count), and after a definitive refusal. A blocked channel is such a refusal:
+usually the mapping is then corrected to name the right channel. The corrected body is sent under the same key first, with the
+refusal's request id recorded, because the service may repeat a stored refusal, which is not an answer to the new body.
 
-**Drafting again** (`on_change: create_draft_again`) makes a new event on purpose: the changed payload, as a draft, under the
-key of that very change; the event before it stays on record. It is due only where the event's id is known, the change is more
-than one of status, and no event of the row says the same already: a row that goes back to what an earlier event says is
-withdrawn from being drafted if the draft was never sent, and drifted if it was.
+**Drafting again** (`on_change: create_draft_again`) creates a new event on purpose: the changed payload, as a draft, under a
+key of that change; the event before it stays on record. It is done only if the event's id is known, the change is not one of
+status only, and no event of the row has the same payload already. If a row returns to the payload of an earlier event, the
+draft is withdrawn if it was never sent; otherwise the row has drifted.
 """
 
 from __future__ import annotations

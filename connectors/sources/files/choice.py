@@ -175,7 +175,7 @@ class FileChoice:
     def nothing_there(self) -> SourceRefusedError:
         """Return the error for a source without any file."""
         message = f"no file matches {self.files.shown(self.spec.path)}"
-        return SourceRefusedError(message, hint="has the partner delivered it? Check `source.path`")
+        return SourceRefusedError(message, hint="check `source.path`, and that the partner has delivered it")
 
     def _all(self) -> Iterator[FoundFile]:
         """Yield the files of all patterns. A day without files may have no folder; if no day has one, their common folder must
@@ -282,7 +282,9 @@ class LocalFiles(Files):
             stream = full.open("rb")
         except FileNotFoundError as error:
             missing = (
-                "has the partner delivered it?" if full.parent.is_dir() else f"the folder {full.parent} does not exist either;"
+                "check that the partner has delivered it;"
+                if full.parent.is_dir()
+                else f"the folder {full.parent} does not exist either;"
             )
             hint = f"{missing} a relative `source.path` starts at the mapping file's folder"
             raise SourceRefusedError(f"there is no file {full}", hint=hint) from error

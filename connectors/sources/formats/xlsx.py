@@ -141,7 +141,7 @@ class SharedStrings(Sequence[str]):
 _CHUNK_BYTES = 64 * 1024
 _MOST_TEXT = 256 * 1024 * 1024
 _MILLION = 2**20
-_CUT = "no workbook, or one that was cut off"
+_CUT = "an incomplete file, or one of another kind"
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
     b"<": ("a web page or XML", "download the file itself; its address may ask for a login"),

@@ -95,7 +95,7 @@ def plain_value(cell: Mapping[str, Any]) -> object:
 
 
 def first_link(cell: Mapping[str, Any]) -> str:
-    """Return the first link of a cell, "" if it has none; a link to a place in the spreadsheet is none."""
+    """Return the first link of a cell, "" if it has none; links into the spreadsheet do not count."""
     runs = [(run.get("startIndex", 0), run.get("format", {}).get("link", {})) for run in cell.get("textFormatRuns", ())]
     runs += [(run.get("startIndex", 0), run.get("chip", {}).get("richLinkProperties", {})) for run in cell.get("chipRuns", ())]
     found = [(0, cell.get("hyperlink", "")), *((start, link.get("uri", "")) for start, link in runs)]
@@ -164,7 +164,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GoogleSpreadsheet:
-    """The spreadsheet with one id. `name` stands for it in messages; `known_version`: its version, if the search gave it."""
+    """The spreadsheet with one id. `name`: for messages; `known_version`: its version, if the search returned it."""
 
     client: GoogleClient
     id: str
@@ -218,7 +218,7 @@ class GoogleSpreadsheet:
         return self.client.retry(read)
 
     def version(self) -> str:
-        """Return the file's version by the Drive API (a quota of its own), "" where we may not see it or get no answer."""
+        """Return the file's version by the Drive API, which has a separate quota; "" if we may not see it or get no answer."""
         if self.known_version:
             return self.known_version
         self.client.set_timeout(BRIEF_TIMEOUT_S)
@@ -306,7 +306,7 @@ def _tab(properties: Mapping[str, Any]) -> Tab:
 
 
 def _area(grid_range: Mapping[str, int]) -> Area:
-    """Convert a GridRange: it counts from 0, its ends are excluded, and it is unbounded where it has no index."""
+    """Convert a GridRange, which counts from 0, excludes its ends, and is unbounded without an index."""
     left, top = grid_range.get("startColumnIndex", 0) + 1, grid_range.get("startRowIndex", 0) + 1
     return Area(left, top, grid_range.get("endColumnIndex", LAST_COLUMN), grid_range.get("endRowIndex", LAST_ROW))
 

@@ -97,10 +97,10 @@ class _NewSessionRefusedError(SourceRefusedError):
 
 
 class OrgSession(ServiceSession):
-    """The connections to one org, and what the headers of its answers said: requests `used` of those `allowed` in 24 hours, and
-    the org's own time.
+    """The connections to one org, and facts from its answers' headers: requests `used` of those `allowed` in 24 hours, and the
+    org's time.
 
-    With `instance_url` every request, logins too, goes there instead of to simple-salesforce's own address
+    With `instance_url` every request, including logins, goes there instead of to simple-salesforce's own address
     (`https://{domain}.salesforce.com`): a My Domain address, or a server on this machine. `status`: that of the last answer.
     """
 
@@ -136,7 +136,7 @@ def checked_url(url: str) -> str:
     """Return the scheme and host of an instance's address, "" for none.
 
     Raises:
-        ConfigError: it is no address, or passwords would travel to it unencrypted.
+        ConfigError: it is not an address, or not encrypted.
     """
     if not url:
         return ""
@@ -288,7 +288,7 @@ class Org:
     """The org that `access` leads to; the caller closes it. No request is sent before the first method call."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
-        """Raises ConfigError if `instance_url` is no address."""
+        """Raises ConfigError if `instance_url` is not an address."""
         self.access, self.clock = access, clock
         self.session = OrgSession(access.salesforce.instance_url)
         self._salesforce: Salesforce | None = None

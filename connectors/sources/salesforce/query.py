@@ -81,7 +81,7 @@ class Shape:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Shape:
-        """Parse the answer to a describe request; KeyError if it is none."""
+        """Parse the answer to a describe request; raises KeyError if it is not one."""
         fields = described["fields"]
         above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
         below = described.get("childRelationships") or ()
@@ -118,7 +118,7 @@ class Shapes:
             raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=NO_SALESFORCE) from error
 
     def find(self, shape: Shape, path: str) -> Column | None:
-        """Return the field of a path in any case; None if there is none that we may see."""
+        """Return the field of a path, in any case of letters; None if there is none that we may see."""
         first, _, rest = path.partition(".")
         first = first.lower()
         if not rest:
@@ -134,7 +134,7 @@ class Shapes:
         return Column(f"{name}.{found.path}", found.kind) if found else None
 
     def near(self, shape: Shape, path: str) -> Iterator[str]:
-        """Yield the names at the level where an unknown path goes wrong: one of them was probably meant."""
+        """Yield the names that are possible at the first unknown part of a path; one of them was probably meant."""
         first, _, rest = path.partition(".")
         name, parents = shape.parents.get(first.lower(), ("", ()))
         if parts := shape.parts.get(first.lower()):
@@ -147,7 +147,7 @@ class Shapes:
             yield from (name for name, _ in shape.parents.values())
 
     def _above(self, parents: tuple[str, ...]) -> Shape | None:
-        """Return the shape of the parent; None where there are several kinds and the org does not describe what they share."""
+        """Return the shape of the parent; None if it has several kinds whose common fields the org does not describe."""
         if len(parents) == 1:
             return self.of(parents[0])
         try:
@@ -358,7 +358,7 @@ def _is_date(text: str) -> bool:
 
 
 def _utc(text: str) -> str:
-    """Return a moment as SOQL writes it, "" if the text is none or has no offset."""
+    """Return a moment as SOQL writes it, "" if the text is not one or has no offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -75,7 +75,7 @@ class _BrokenOffError(SourceUnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class OrgProbe:
-    """What a feed would read. `records` is None where they cannot be counted; `left` of the `allowed` requests of a day.
+    """What a feed would read. `records` is None if they cannot be counted; `left` of the `allowed` requests of a day.
 
     `stops_at`: how many of them must stay for others, 0 for none.
     """
@@ -146,7 +146,7 @@ def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Acces
 
 
 _MOST_FIELDS = 250
-"""A query stands in an address, which is limited to 16,384 bytes."""
+"""The most fields in a query, which is part of an address of at most 16,384 bytes."""
 _MOST_PARENTS = 20
 _BOOKKEEPING = frozenset(
     {"IsDeleted", "IsArchived", "SystemModstamp", "CreatedDate", "LastModifiedDate", "LastActivityDate"}
@@ -245,7 +245,7 @@ class _Records:
         self.by_change = bool(self.by) and (bool(self.before) or self._is_too_much(total)) and not self.in_bulk
 
     def total(self) -> int | None:
-        """Return how many records there are; None where they cannot be counted."""
+        """Return how many records there are; None if they cannot be counted."""
         if self.spec.query is None:
             soql = self.selection.soql(*self._conditions, counts=True)
             return self.org.query(soql, with_deleted=self._with_deleted).total
@@ -285,7 +285,7 @@ class _Records:
         return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
 
     def is_for_bulk(self, count: int | None) -> bool:
-        """Return whether so many records are read in bulk."""
+        """Return whether to read this number of records in bulk."""
         if not self._is_free or count is None:
             return self.spec.api == "bulk"
         return count > self.spec.bulk_above or self._is_too_much(count)
@@ -296,7 +296,7 @@ class _Records:
         return self.spec.api == "auto" and not any(column.child for column in self.selection.columns)
 
     def _is_too_much(self, count: int | None) -> bool:
-        """Return whether so many records take more pages than there are requests left for us today."""
+        """Return whether this number of records needs more pages than there are requests left for us today."""
         session = self.org.session
         if self.spec.stop_at is None or not session.allowed or count is None:
             return False
@@ -304,7 +304,7 @@ class _Records:
 
     @property
     def _shows_deleted(self) -> bool:
-        """Whether deleted records are given: the read after one that stopped anywhere goes on behind their stamps."""
+        """Whether deleted records are returned, as the next read continues after their stamps."""
         return bool(self.before) or self.by_change
 
     @property
@@ -314,7 +314,7 @@ class _Records:
 
     @property
     def _conditions(self) -> tuple[str, ...]:
-        """The conditions besides the mapping's own."""
+        """The conditions in addition to the mapping's own."""
         if self.before and self.spec.incremental:
             start = utc_text(datetime.fromisoformat(self.before) - self.spec.incremental.overlap)
             return (f"{self.by} >= {start}",)

@@ -82,7 +82,7 @@ def test_errors_that_stay_are_no_change_and_texts_that_look_like_marks_are(tall:
 
 def test_a_reading_that_was_begun_anew_says_so(tall: Desk) -> None:
     tall.google.edits[3] = lambda: tall.sheet.delete(5)
-    for said in (("somebody edited Programme while we read it, so it was read 2 times",), ()):
+    for said in (("Programme was edited while we read it, so it was read 2 times",), ()):
         with tall.source("id").read() as reading:
             assert len(list(reading.rows)) == COUNT - 1
             assert reading.ending().notices == said

@@ -32,7 +32,7 @@ def test_a_claim_is_on_record_before_anything_is_sent_and_the_run_that_carries_o
     world.outbox()
     dead = LedgerQueries(world.engine).run(DESTINATION, FEED, "run-2")
     assert dead is not None
-    assert (dead.outcome, "run-3 carries on" in dead.message) == ("lost", True)
+    assert (dead.outcome, "run-3 continues" in dead.message) == ("lost", True)
 
 
 @stories(
@@ -366,4 +366,4 @@ def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, 
     world.publish(Uncertain(last))
     change = decide(world.known("a"), Instruction(Option.RESEND))
     assert isinstance(change, Change)
-    assert ("under the next one" in change.risk) is is_named
+    assert ("under the next key" in change.risk) is is_named

@@ -118,7 +118,7 @@ def play(screen: Screen, folder: Path, sandbox: RunningSandbox) -> list[str]:
     screen.do("# the service takes longer titles by now: the row goes out again as it is")
     screen.do("eventsync retry riverside")
     screen.do("eventsync run riverside --publish-only")
-    screen.do("# two weeks of another feed, day by day, stopped by Ctrl-C in the midst of a day")
+    screen.do("# two weeks of another feed, day by day, stopped by Ctrl-C in the middle of a day")
     switch(sandbox, latency_ms=LATENCY_MS)
     backfill = "eventsync backfill town-hall --no-dagster"
     days = f"--from {FIRST_DAY} --to {FIRST_DAY + timedelta(days=DAYS - 1)}"

@@ -85,3 +85,15 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(an
     assert len(limited) <= 4
     for one in limited:
         assert not [at for at in (met["at"] for met in passed) if one["at"] + 0.2 < at < one["at"] + 0.95]
+
+
+def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: Desk, service: Service) -> None:
+    service.switch(rate_events="3/m", rate_burst=3)
+    _stage_both(any_desk)
+    _two_feeds(any_desk, max_pause="2s")
+    paused = any_desk.run("--publish-only", code=6).run
+    assert (paused["outcome"], paused["publish"]["delivered"], paused["publish"]["pending"]) == ("paused", 3, OF_EACH - 3)
+    before = service.last_number()
+
+    any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")
+    assert not service.requests(after=before)

@@ -268,7 +268,7 @@ def compile_step(
     policy = None if step.policy is None else compile_policy(step.policy, path)
     result = CompiledStep(step, path, *one_and_all, is_each, policy)
     if step.result is Kind.LIST:
-        return result, Flow(step.lists, is_list=True)
+        return result, Flow(flow.kind if takes_list else step.lists, is_list=True)
     kind = flow.kind if step.result is Kind.ANY else Kind.ANY if step.result is Kind.UNKNOWN else step.result
     return result, Flow(kind, is_each or step.gives_several)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
@@ -104,6 +105,25 @@ def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service
     assert len(service.events()) == 18
 
 
+def test_after_a_kill_in_the_middle_of_a_slice_the_same_command_goes_on_and_each_row_is_sent_once(
+    any_desk: Desk, service: Service
+) -> None:
+    by_dated_file(any_desk, 20, days=4)
+    service.switch(latency_ms=300, idempotency="ignore")
+    struck = start(any_desk, *MONTH)
+    until(lambda: len(service.requests()) >= 45, what="the third slice")
+    struck.kill()
+    service.switch(latency_ms=0)
+    listed = any_desk.command("backfill", FEED, "--list", "--json").document["backfills"][0]
+    assert [one["state"] for one in listed["slices"]] == ["done", "done", "working", "left", "left", "left"]
+    said = backfill(any_desk, *MONTH)
+    assert (said.code, [state for _, state in slices(said)]) == (0, ["done"] * 6), said.words
+    assert "2 of 6 slices done" in said.err
+    titles = Counter(service.titles())
+    assert len(titles) == 80
+    assert sum(titles.values()) - 80 <= 16, "what was in flight, with a service that ignores keys"
+
+
 def test_an_interrupted_backfill_ends_in_good_order_and_says_how_to_go_on(desk: Desk, service: Service) -> None:
     by_dated_file(desk, 20, days=4)
     service.switch(latency_ms=400)
@@ -152,6 +172,15 @@ def test_by_event_only_events_of_the_window_are_sent_and_no_row_vanishes(desk: D
     status = desk.command("status", "--json").document["feeds"][0]
     assert (again.document["read"], again.document["sent"]) == (3, 0), "an unchanged source is read all the same"
     assert (status["vanished"], status["last_whole_read"], status["slices_left"]) == (0, 31, 0)
+
+
+def test_by_cursor_a_column_says_when_a_row_changed(desk: Desk, service: Service) -> None:
+    changed = ["2030-05-01", "2030-05-02T23:30:00-03:00", "2030-05-04T10:00:00Z", "long ago"]
+    desk.source(line(number, picture=when) for number, when in enumerate(changed))
+    said = backfill(desk, "--from", "2030-05-02", "--to", "2030-05-04", "--column", "PICTURE")
+    read = [(one["from"], one["counts"]["read"], one["counts"]["delivered"]) for one in said.document["backfill"]["slices"]]
+    assert read == [("2030-05-02", 0, 0), ("2030-05-03", 1, 1), ("2030-05-04", 1, 1)], said.words
+    assert service.titles() == ["Evening 1", "Evening 2"]
 
 
 def test_a_limit_leaves_the_rest_for_a_later_go_until_a_person_cancels_it(desk: Desk, service: Service) -> None:

@@ -104,6 +104,17 @@ def test_while_it_waits_for_an_answer_that_never_comes(
     _assert_all_sent(desk, service, 5)
 
 
+def test_while_rows_are_staged(desk: Desk, service: Service) -> None:
+    desk.source(lines(40_000))
+    run = desk.start_run()
+    until(lambda: run.has_ended or desk.states())
+    said = _stop(run, signal.SIGTERM, is_prompt=False)
+    _assert_stopped(desk, said)
+    assert said.run["read"]["read"] < 40_000
+    assert service.requests() == []
+    _assert_all_sent(desk, service, 5)
+
+
 @each_signal
 def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) -> None:
     said = _stop(mid_way(any_desk, service, 150), number, is_prompt=False)

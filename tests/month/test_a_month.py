@@ -87,7 +87,7 @@ def _assert_each_cause_is_told_once_and_its_end_once(done: Played, standing: lis
     sent = NoticesSent(done.engine, done.office.settings.destination, done.office.clock.now).all()
     assert [(notice.cause, notice.is_due) for notice in sent] == [(cause.value, False) for cause in standing]
     news = [line for _, message in done.office.told for line in message.body.splitlines() if line.startswith("- ")]
-    over = [line for line in news if line.startswith("- Over, ")]
+    over = [line for line in news if line.startswith("- Ended, ")]
     assert len(news) - len(over) == len(over) + len(standing)
 
 

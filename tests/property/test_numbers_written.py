@@ -39,7 +39,7 @@ def test_a_share_of_a_rate_that_was_learned_too_late_is_left_out() -> None:
     assert "found the 1/h that the service allows" in pace_line(numbers)
 
 
-@given(st.floats(0, allow_nan=False), st.floats(0, 1e9, allow_nan=False), st.integers(0, 10**9))
+@given(st.floats(0, allow_nan=False), st.floats(0, 1e9, allow_nan=False), st.integers(1, 10**9))
 def test_the_line_of_a_pace_has_neither_exponents_nor_absurd_shares(rate: float, seconds: float, requests: int) -> None:
     line = pace_line(pace_numbers(RateReport(rate, 1, 1, seconds, requests, seconds, 2, 8), requests, seconds))
     assert not re.search(r"\de[+-]?\d|nan|inf\b", line)

@@ -23,7 +23,7 @@ SHEET = {"kind": "google_sheets", "spreadsheet": "1lookalike-spreadsheet-of-a-te
         ({"encoding": []}, "at least 1"),
         ({"delimiter": "\n"}, "line break"),
         ({"delimiter": '"'}, "are the same character"),
-        ({"delimiter": ";;"}, "not one character"),
+        ({"delimiter": ";;"}, "not a single character"),
         ({"escape": ","}, "are the same character"),
         ({"header": {"row": 0}}, "no header"),
         ({"path": ""}, "at least 1"),

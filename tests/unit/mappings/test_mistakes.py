@@ -151,6 +151,7 @@ do | {lookup: kinds.csv, take: slgu} => kinds.csv has no column "slgu"; it has k
 do | {map: {fair: [market, food]}, on_miss: keep} => leave on_miss: keep out
 do | {length: {at_least: 80, at_most: 3}} => no text has at least 80 and at most 3 … {at_least: 3, at_most: 80}
 do | {boolean: {'true': [x], 'false': [x]}} => cannot mean both … out of one of the two
+do | {time: '%H:%M'}, unique, {truncate: 5} => it works on a text, and would get a time of day
 do | {time: '%H:%M'}, {plus: 2h} ~ {plus: 2h} => the step "plus" cannot be used here: it works on dates
 do | {date: '%d/%m/%Y'}, {plus: 2h} => a date has no hours to add to | {regex_extract: '(?<=a)b'} => has a look-behind, (?<=...)
 do | {date: '%d/%m/%Y'}, clock_of => a day alone has no time of day | {regex_extract: '(?>a)b'} => has an atomic group, (?>...)

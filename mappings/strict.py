@@ -173,7 +173,7 @@ Switch = Annotated[
 
 
 class Strict(BaseModel):
-    """The base model: frozen, and closed, so that an unknown key is an error."""
+    """The base of our Pydantic models: a value cannot be changed, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -343,7 +343,7 @@ class Notifier:
         return self._sent.unfinished()
 
     def _concerns(self, feed: FeedName) -> list[Concern]:
-        """Return the concerns of the feed's latest runs and of its waiting rows."""
+        """Return what people are notified of about the feed, from its latest runs and waiting rows."""
         runs: tuple[RunRecord, ...] = ()
         for limit in _RUNS_READ:
             runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=feed, limit=limit)

@@ -78,7 +78,7 @@ def invalid(field: str, issue: str) -> ApiError:
 
 
 def json_answer(document: object, status: int = 200) -> Reply:
-    """Return an answer of success with `document` as JSON."""
+    """Return a successful answer with `document` as its JSON body."""
     return Reply(status, orjson.dumps(document))
 
 

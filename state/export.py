@@ -326,7 +326,7 @@ def _cell(value: Any, is_binary: bool) -> Any:  # of a pair
 
 
 def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]:
-    """Yield the lines of a table, and check their number and sum at its end."""
+    """Yield the lines of a table and add each to `found`. Raises ValueError if the table's end states another number or sum."""
     for line in lines:
         if line.startswith(b"{"):
             end = _object(line)
@@ -341,7 +341,7 @@ def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]
 def _object(line: bytes) -> Mapping[str, Any]:
     found = orjson.loads(line)
     if not isinstance(found, dict):
-        raise TypeError("there is a row where there should be none")
+        raise TypeError("expected the beginning or end of a table, and found a row")
     return found
 
 

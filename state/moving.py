@@ -77,7 +77,7 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
     """
     old, new = service_of(old_address), service_of(new_address)
     if old == new:
-        raise ConfigError(f"{old_address} and {new_address} are the same service", hint="name the address that it has now")
+        raise ConfigError(f"{old_address} and {new_address} are the same service", hint="name the old address, then the new one")
     with _held(engine, now, (old, new)), writing(engine) as connection:
         feeds = connection.execute(select(SCOPE.c.feed).where(SCOPE.c.service == old).distinct().order_by(SCOPE.c.feed)).scalars()
         moved = tuple(feeds)

@@ -230,7 +230,7 @@ class NoticesSent:
 
 @dataclass(frozen=True, slots=True)
 class SharedRate:
-    """The shared state of the rate limiters of one `route` of a `destination`, as text that one worker changes at a time.
+    """The state of the rate limiters of one `route` of a `destination`: one text for all workers, changed by one at a time.
 
     The clock is the database's own on PostgreSQL, and `now` (aware times) on SQLite, which only processes of one host use.
     Every call raises `StateUnavailableError` or `StateBusyError` if the state DB fails.

@@ -234,7 +234,7 @@ class LedgerQueries:
             after = page[-1].problem_id
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
-        """Return which of these events of a destination belong to a row already, by id, with row and feed as text."""
+        """Return the owner of each of these event ids that belongs to a row already, as text with row and feed."""
         with reading(self._engine) as connection:
             return find_owners(connection, destination, event_ids)
 

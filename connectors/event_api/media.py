@@ -229,7 +229,7 @@ class ImageFetcher:
                 if not response.has_redirect_location:
                     return await self._read(response)
                 is_secure, url = url.scheme == "https", url.join(response.headers["location"])
-        raise _UnusableError(f"The image's address redirects more than {_MAX_REDIRECTS} times.")
+        raise _UnusableError(f"The image's address redirects more than {_MAX_REDIRECTS} times: give the address where it ends.")
 
     def _check_address(self, url: httpx.URL, *, is_secure: bool) -> None:
         refusal = refusal_of_host(url.host, allows_private=self._allows_private)

@@ -121,7 +121,7 @@ def _openapi(body: bytes) -> Node:
     if not version:
         raise ValueError("is not a description of an API: it does not say that it is OpenAPI")
     if not _OPENAPI_3.fullmatch(version):
-        raise ValueError(f"is of OpenAPI {version[:20]}, and 3.0 or 3.1 can be read")
+        raise ValueError(f"is OpenAPI {version[:20]}; only 3.0 and 3.1 can be read")
     if not get(tree, "paths", dict):
         raise ValueError("describes no path")
     described: Node = tree

@@ -213,5 +213,5 @@ class Route:
         return RequestRefusedError(
             f"the service refused {asked}: {in_short(met.answer)}",
             answer=met.answer,
-            hint="check EVENT_API_BASE_URL, and that the key's owner may see it; quote the request id to the service's support",
+            hint="check EVENT_API_BASE_URL, and that the owner of the key has access; quote the request id to the support",
         )

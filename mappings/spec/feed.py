@@ -138,7 +138,7 @@ class Schedule(Strict):
             raise mistake("a schedule needs cron or look_every", 'such as cron: "15 */2 * * *", or look_every: 5m')
 
     def __str__(self) -> str:
-        """Return the schedule in words."""
+        """Return the schedule for display: its cron line, or how often the source is looked at."""
         clock = f"{self.cron} ({self.timezone})" if self.cron else ""
         looks = f"when changed (looked at every {self.look_every_s:.0f} s)" if self.look_every_s else ""
         return ", ".join(filter(None, (clock, looks)))

@@ -92,7 +92,7 @@ class Explosion(Strict):
 
     def check(self) -> None:
         if (self.by is None) is not self.json_list:
-            raise mistake("explode needs either by, the separator, or json: true", 'write by: ";" or json: true')
+            raise mistake("explode needs either `by`, the separator, or `json: true`", 'write by: ";" or json: true')
         if self.json_list and len(self.columns) > 1:
             raise mistake("json: true works on one column only", "for lists in several columns write by, their separator")
         if not self.json_list and self.key is not None and not set(self.key) <= set(self.columns):

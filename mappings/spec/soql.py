@@ -214,6 +214,6 @@ class Incremental(Strict):
 
     def check(self) -> None:
         if self.overlap < timedelta():
-            raise mistake("overlap is how far to go back", "write it without the minus")
+            raise mistake("overlap must not be negative", 'write the time to go back like "10m", without the minus')
         if self.full_every <= timedelta():
             raise mistake("full_every must be more than zero", 'write it like "1d"')

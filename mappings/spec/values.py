@@ -383,7 +383,7 @@ class ForEach(Valued):
 
     def check(self) -> None:
         if len(set(self.names)) < len(self.names):
-            raise mistake("one name occurs twice under `as`", "give each list's item a name of its own")
+            raise mistake("`as` has one name twice", "give the items of each list a different name")
         if len(self.names) > 1 and (not isinstance(self.for_each, Items) or len(self.for_each.root) != len(self.names)):
             raise mistake(
                 f"`as` has {len(self.names)} names, and `for_each` another number of lists", "write for_each: [A, B], as: [a, b]"

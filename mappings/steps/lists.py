@@ -175,7 +175,7 @@ def unique(parts: list[Any]) -> list[Any]:
 
 def _check_every(text: str) -> str:
     if compile_pattern(text).prefers_nothing:
-        raise mistake(f'"{text}" matches the empty text everywhere: *? and ?? match as little as they can', "write *, + or +?")
+        raise mistake(f'"{text}" can match empty text, because *? and ?? take as few characters as possible', "write *, + or +?")
     return text
 
 

@@ -117,7 +117,7 @@ def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str
         return
     if asked in ([], ["--dry-run"]):
         resume = "" if asked else "; or continue with --resume"
-        raise ConfigError("no window was given", hint=f"give its days: --from 2031-05-01 --to 2031-05-31{resume}")
+        raise ConfigError("no days were given", hint=f"add --from 2031-05-01 --to 2031-05-31{resume}")
     if named := [option for option, word in described.items() if word]:
         raise ConfigError(f"{', '.join(named)} needs --from", hint="add the first day: --from 2031-05-01")
 

@@ -343,7 +343,7 @@ def _outcomes(
 
 
 def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -> Iterator[Foreseen]:
-    """Yield the outcomes of the first `count` rows, or of the first `count` outcomes `only`; reading stops there."""
+    """Yield the outcomes of the first `count` rows; with `only`, the first `count` outcomes of that kind. Reading stops there."""
     rows = 0
     for outcome in outcomes if count else ():
         if only is None:

@@ -156,7 +156,7 @@ def resolve(  # the options of the surface
 
 
 class Resolution(TypedDict):
-    """What was decided, row by row. `warning`: a doubt about the event named; `is_confirmed` false: nothing was changed."""
+    """What was decided, row by row. `warning`: why the given event id may be wrong; `is_confirmed`: false if nothing changed."""
 
     feed: str
     rows: Sequence[DecidedRow]

@@ -99,7 +99,7 @@ def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
         raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
     if len(exact) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
-        raise ConfigError(f"{len(exact)} runs begin with {word!r}: {some}", hint="give more of the id, or --feed")
+        raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id, or add --feed")
     return exact[0]
 
 

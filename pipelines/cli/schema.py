@@ -67,7 +67,7 @@ def schema(
         return 0
     if document is not None and document not in DOCUMENTS:
         hint = did_you_mean(document, DOCUMENTS) or f"use one of {', '.join(DOCUMENTS)}"
-        raise ConfigError(f"--document {document}: no command of this name prints a document", hint=hint)
+        raise ConfigError(f"--document {document}: there is no document of this name", hint=hint)
     found = feed_json_schema() if document is None else document_schema(document)
     if out is None:
         sys.stdout.write(_text(found))

@@ -192,7 +192,7 @@ class FeedSession:
         for key, rows in found.items():
             if len(rows) > 1:
                 several = " or ".join(row.row_key for row in rows)
-                raise ConfigError(f"{self.scope.feed}: {key} may be {several}", hint="name the row by one of these keys")
+                raise ConfigError(f"{self.scope.feed}: {key} can mean {several}", hint="use one of these keys")
         return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
 
     def _unknown(self, row_keys: Iterable[str]) -> ConfigError:

@@ -3,11 +3,10 @@
 Every count is a metadata entry, so that Dagster plots it over time. The full list of rejected rows stays in the state DB
 (`eventsync rows`), not in the event log. Whether a retry can help is decided once, for all three retry mechanisms:
 
-| mechanism                                | what it reads                             | how the decision reaches it         |
-|------------------------------------------|-------------------------------------------|-------------------------------------|
-| request (`connectors.retry`)             | `TransientError`, seconds                 | its attempts are used up            |
-| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | true if a step's delays suffice     |
-| run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false for a permanent error |
+* a request (`connectors.retry`) retries after a `TransientError`, until its attempts are used up;
+* a step (`RetryPolicy`) retries after such an error that asks for no longer wait than the step's own delays;
+* a run (`run_retries` of the daemon) is retried unless the tag `dagster/retry_on_asset_or_op_failure` is false, as after a
+  permanent error.
 
 No `from __future__ import annotations` here: Dagster reads the annotations of a step's function at run time.
 """

@@ -130,10 +130,10 @@ def _reason_for_whole_read(plan: ReadPlan, options: RunOptions, bookmark: Bookma
 
 @dataclass(frozen=True, slots=True)
 class SourceFingerprint:
-    """Evidence of the content of a full read, stored with the feed.
+    """What is stored about a full read, to see whether the source has changed.
 
     `stamp`: sizes and times of the files, "" if they were too recent to prove anything. `content`: digest of their bytes. `fit`:
-    what the rows were mapped with. `read_at`: when all rows were last mapped.
+    digest of all that the rows were mapped with. `read_at`: when all rows were last mapped.
     """
 
     stamp: str

@@ -169,7 +169,7 @@ def by_alternatives(connection: Connection, read: SourceRead, outcomes: Sequence
 
 
 def _to_record(scope_id: int, row: RowOutcome, known: Mapping[str, set[bytes]]) -> Iterator[dict[str, object]]:
-    """Yield the keys of the row that are not recorded for its entry. Deleted rows give no evidence of keys."""
+    """Yield a record to insert for each key of the row that `known` lacks; a deleted row yields none."""
     for columns, key in () if isinstance(row, Gone) else row.known_as:
         if (digest := digest_of(key)) not in known.get(columns, ()):
             yield {"scope": scope_id, "of_row": row.row_key, "new_digest": digest, "new_columns": columns}

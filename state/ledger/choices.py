@@ -197,8 +197,8 @@ def _resend(record: RowRecord) -> Change | NoChange:
             hint = "change or remove the event by hand on the service's pages; the service has no way to do it from here"
             raise NotPossibleError(problem, hint=hint)
         case EntryState.HELD:
-            hint = "use `--release` to send it, or `--same-as` where it is an event that is known already"
-            raise NotPossibleError(f"{row} is held as a likely copy: nothing was sent yet", hint=hint)
+            hint = "`--release` sends it; `--same-as KEY` says that it is the event of that row"
+            raise NotPossibleError(f"{row} is held because it may be a copy of another event; it was not sent", hint=hint)
         case EntryState.SUPERSEDED:
             raise _taken_over(record)
         case _:

@@ -330,8 +330,8 @@ class Decisions:
         taken = find_owners(connection, destination_of(self._run.scope_id), [event_id])
         if event_id in taken:
             raise EventTakenError(
-                f"event {event_id} is {taken[event_id]} already: it cannot be {row_key} too",
-                hint="one event belongs to one row; look for the other id on the service's pages",
+                f"event {event_id} belongs to {taken[event_id]} already: it cannot be the event of {row_key} too",
+                hint="one event belongs to one row; look up the id of this row's event on the service's pages",
             )
 
     def _lock_destination(self, connection: Connection) -> None:

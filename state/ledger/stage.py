@@ -226,8 +226,7 @@ def too_long_key(row: MappedRow) -> Rejection | None:
 
 
 class _Comparison:
-    """The comparison of a batch of rows with different keys with the ledger: each row is decided, counted and added to the
-    batch.
+    """Compares a batch of rows, no two with the same key, with the ledger: decides about each row, counts and adds it.
 
     `_changed`: rows whose warnings are removed from the list, and listed again if they still apply.
     """

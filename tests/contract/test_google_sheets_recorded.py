@@ -94,7 +94,7 @@ def test_a_spreadsheet_that_is_not_ours_to_see() -> None:
 
 def test_a_title_that_nothing_has() -> None:
     sheet, recording = replayed("ClientTest.test_no_found_exeption")
-    with pytest.raises(SourceRefusedError, match="no spreadsheet that we may see"):
+    with pytest.raises(SourceRefusedError, match="this account can read no spreadsheet"):
         find_spreadsheet(sheet.client, "Please don't use this phrase as a name of a sheet.")
     asked, recorded = (parse_qs(urlsplit(url).query)["q"] for url in (recording.asked[-1], recording.answers[-1]["uri"]))
     assert "name = 'Please don\\'t use this phrase as a name of a sheet.'" in asked[0]

@@ -314,7 +314,7 @@ class WebRequests:
 
 @functools.cache
 def _trusted(*_places: str | None) -> ssl.SSLContext:
-    """Return the trusted certificate authorities, loaded once per location, since loading takes long."""
+    """Return the trusted certificate authorities. `_places` (SSL_CERT_FILE, SSL_CERT_DIR, which httpx reads) is the cache key."""
     return httpx.create_ssl_context()
 
 
@@ -334,7 +334,7 @@ def _sorted_errors(shown: str, deadline: Deadline) -> Iterator[None]:
             if deadline.is_over:
                 raise late from None
             if isinstance(error, httpx.UnsupportedProtocol):
-                raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
+                raise SourceRefusedError(f"{shown} is not a web address", hint="`source.path` must begin with https://") from None
             if _is_untrusted(error):
                 message = f"the certificate of {shown} is not valid: {error}"
                 raise SourceRefusedError(message, hint="ask the partner to renew it") from None

@@ -259,8 +259,8 @@ def find_spreadsheet(client: GoogleClient, title: str) -> tuple[str, str]:
         ids = ", ".join(file for file, _ in found)
         hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
         raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
-    hint = "check that it is shared with us under exactly this title; its address from the browser is safer than a title"
-    raise SourceRefusedError(f'no spreadsheet that we may see is called "{title}"', hint=hint)
+    hint = "check that it is shared with the account under exactly this title; its address from the browser is safer than a title"
+    raise SourceRefusedError(f'this account can read no spreadsheet called "{title}"', hint=hint)
 
 
 def quoted(title: str) -> str:

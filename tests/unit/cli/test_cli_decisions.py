@@ -43,7 +43,7 @@ resolve 1 --event-id <Jazz> => 0 | {warning: '', rows: [{state: delivered, is_ch
 states => conflict 2, delivered 1
 resolve 1 --event-id <Jazz> => {rows: [{is_changed: false}]}
 rows --state delivered => {rows: [{event_id: <Jazz>, decision: {what: event_id}, problem: …said that it is event}]}
-resolve 5 --event-id <Jazz> => 2 | event <Jazz> is row 1 of town-hall already
+resolve 5 --event-id <Jazz> => 2 | event <Jazz> belongs to row 1 of town-hall already
 resolve 5 --event-id 4711 => {warning: …event 4711 is not among the 3 events}
 # sending again what may exist is asked about and goes out under the next key, at the risk that was told
 in conflict
@@ -137,7 +137,7 @@ run --keys events.csv:2,3 => 1 | events.csv:2 (that row has the key 1) | 3 (that
 source 1,Jazz,2030-05-01,19:30,,concert / 5 / 9,Jazz,2030-05-01,19:30,,concert
 run => {runs: [{read: {held: 1}}]}
 run --keys 1 => {runs: [{read: {read: 1, unchanged: 1}}]}
-diff Jazz|2030-05-01 => 2 | Jazz|2030-05-01 may be Jazzy|2030-05-01 or 9
+diff Jazz|2030-05-01 => 2 | Jazz|2030-05-01 can mean Jazzy|2030-05-01 or 9
 resolve 9 --same-as 1 => {rows: [{row_key: '9', other_key: Jazzy|2030-05-01}]}
 # a difference is shown path by path and as of when
 run

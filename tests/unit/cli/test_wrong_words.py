@@ -34,7 +34,7 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
         (f"{DAYS} 2031-05-03 --by cursor", "name a column with the time of change"),
         (f"{DAYS} 2031-05-03 --slice fortnight", "--slice fortnight: not a length of a slice"),
         (f"backfill {FEED} --from 1900-01-01 --slice day", "5,000 slices with --slice day hint: use a longer --slice, such as"),
-        (f"backfill {FEED}", "no window was given"),
+        (f"backfill {FEED}", "no days were given"),
         (f"backfill {FEED} --from yesterday", "--from yesterday is not a date"),
         (f"backfill {FEED} --list --cancel", "cannot be combined"),
         (f"backfill {FEED} --resume --slice day", "needs --from"),

@@ -65,7 +65,7 @@ def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(desk: 
     with pytest.raises(SourceRefusedError) as caught:
         desk.rows(spreadsheet="Town programme")
     assert [one in caught.value.hint for one in (ID, other.id)] == [True, True]
-    with pytest.raises(SourceRefusedError, match='no spreadsheet that we may see is called "Village'):
+    with pytest.raises(SourceRefusedError, match='this account can read no spreadsheet called "Village'):
         desk.rows(spreadsheet="Village programme")
 
 

@@ -155,7 +155,7 @@ do | {time: '%H:%M'}, unique, {truncate: 5} => it works on a text, and would get
 do | {time: '%H:%M'}, {plus: 2h} ~ {plus: 2h} => the step "plus" cannot be used here: it works on dates
 do | {date: '%d/%m/%Y'}, {plus: 2h} => a date has no hours to add to | {regex_extract: '(?<=a)b'} => has a look-behind, (?<=...)
 do | {date: '%d/%m/%Y'}, clock_of => a day alone has no time of day | {regex_extract: '(?>a)b'} => has an atomic group, (?>...)
-do | {regex_replace: 'a*?', with: x} => matches the empty text everywhere | {regex_extract: '(a)\1'} => has a back-reference, \1
+do | {regex_replace: 'a*?', with: x} => can match empty text | {regex_extract: '(a)\1'} => has a back-reference, \1
 do | {lookup: ahead.csv, match: regex} ~ {regex_all: 'a(?=b)'} ~ {regex_split: 'a(?=b)'} => has a look-ahead, (?=...), which RE2
 do | {regex_replace: 'a(?=b)', with: x} ~ {regex_extract: 'a(?=b)'} => has a look-ahead
 do | {regex_extract: 'a(?!b)'} => has a negative look-ahead, (?!...) | {regex_extract: '(?a)b'} => has the flags a, u and L
@@ -201,7 +201,7 @@ RULES = cases(r"""
 5:12 | - recur: {from: "2026-05-01", rrule: {from: R}, weekdays: MO, horizon: 9d} => rrule and weekdays say the same thing twice
 5:12 | - recur: {until: '2026-05-01'} => a recurrence needs its first day, or all of its days, write from, or days
 5:12 | - recur: {days: {from: DAY}, until: '2026-05-01'} => days lists all days: leave out until, weekdays, rrule and extra
-5:14 | - explode: {columns: A} => explode needs either by, the separator, or json: true, write by: ";" or json: true
+5:14 | - explode: {columns: A} => explode needs either `by`, the separator, or `json: true`, write by: ";" or json: true
 5: | - explode: {columns: A, by: ';', key: B} => the key names a column that is not exploded, there are A
 5: | - explode: {columns: [A, B], json: true} => json: true works on one column only
 6:5 | - recur: {from: "2026-05-01", horizon: 9d}\n  - explode: {columns: A, by: ";"} => explode must come before recur, move it up

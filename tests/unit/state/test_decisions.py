@@ -213,7 +213,7 @@ def test_an_event_of_a_row_of_another_feed_cannot_be_named(world: World) -> None
     play(world, "b | delivered as 2000")
     other = beside(world)
     other.stage([row("x")])
-    with pytest.raises(EventTakenError, match="event 2000 is row b of agenda already"):
+    with pytest.raises(EventTakenError, match="event 2000 belongs to row b of agenda already"):
         resolve(other, "x", Instruction(Option.EVENT_ID, event_id=2_000))
 
 

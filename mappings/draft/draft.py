@@ -24,12 +24,14 @@ from mappings.draft.guesses import (
     Surety,
     ZoneGuess,
     agreed_order,
+    cancelling_word,
     comment,
     country_language,
     guess_key,
     guess_roles,
     guess_zone,
     read_columns,
+    says_cancelled,
 )
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes
@@ -39,10 +41,6 @@ from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Sour
 from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
-_CANCELLED = re.compile(
-    r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
-    re.IGNORECASE,
-)
 _UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID distinguishes a changed day of a series from the series'
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
 _ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
@@ -94,10 +92,15 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         timezone, usual_zone = "$zone", "usual_zone" if usual_zone == "zone" else usual_zone
     else:
         timezone = "$zone" if clocks.by_country else f"${usual_zone}"
-    off = Counter(filter(None, map(_cancelling_word, title.filled if title else ())))
+    off = _cancelling_words(title)
     if off and title:
         why = f"{off.total():,} of {len(title.filled):,} titles begin with {', '.join(off)}: such events are left out"
         guesses.append(Guess("cancelled", title.name, "likely", why))
+    cancelled = list(filter(says_cancelled(status), status.counts)) if status else []
+    if status:
+        rows = sum(status.counts[text] for text in cancelled)
+        why = f"{roles[Role.STATUS].why}; {rows:,} of {len(status.cells):,} rows are cancelled and left out"
+        guesses.append(Guess("status", status.name, roles[Role.STATUS].surety, why))
     start = times.get("days") or times.get("starts")
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
         played,
@@ -113,11 +116,12 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         usual_zone=usual_zone,
         day="$day" if "days" in times else "$starts",
         kind=start.times.kind if start else "",
-        cancelled_title=rf"^\W*(?:{'|'.join(map(re.escape, off))})",
+        cancelled_title=_beginning_with(off),
+        cancelled_remark=_beginning_with(_cancelling_words(status)),
         timezone=timezone,
         guesses={guess.about: guess for guess in guesses},
         most_mapped=_MOST_MAPPED,
-        cancelled=[text for text in status.counts if _CANCELLED.search(text)] if status else [],
+        cancelled=cancelled,
         languages=country_language(country)[0] if country else (),
     )
     if not is_calendar:
@@ -125,10 +129,13 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     return text, (*sample.source.guesses(), *guesses)
 
 
-def _cancelling_word(title: str) -> str:
-    """Return the word for cancelled at the beginning of a title, "" if there is none."""
-    found = _CANCELLED.search(title)
-    return found[0].casefold() if found and not any(map(str.isalnum, title[: found.start()])) else ""
+def _cancelling_words(column: Column | None) -> Counter[str]:
+    """Return the words for cancelled with which cells begin, with their numbers of cells."""
+    return Counter(filter(None, map(cancelling_word, column.filled if column else ())))
+
+
+def _beginning_with(words: Iterable[str]) -> str:
+    return rf"^\W*(?:{'|'.join(map(re.escape, words))})"
 
 
 def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:
@@ -159,7 +166,7 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
 def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], guesses: Sequence[Guess]) -> Iterator[Guess]:
     """Yield a guess that lists the filled columns that the draft does not read."""
     used = {name for guess in guesses for name in (guess.column, *guess.column.split(", "))}
-    used |= {roles[role].column.name for role in (Role.STATUS, Role.ZONE) if role in roles}
+    used |= {roles[Role.ZONE].column.name} if Role.ZONE in roles else set()
     if names := [column.name for column in columns if column.filled and column.name not in used]:
         yield Guess("left aside", ", ".join(names), "unsure", "the draft does not read these columns: map those that matter")
 

@@ -106,6 +106,10 @@ _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
 _WITH_DAY = re.compile(r"\d{4}[-/.]\d{1,2}\b|\b\d{1,2}[./]\d{1,2}(?:[./]|\b)")
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
+_CANCELLED = re.compile(
+    r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
+    re.IGNORECASE,
+)
 _MOSTLY = 0.8
 _OFTEN = 0.3
 _SEPARATORS = (";", "|", ",", "/")
@@ -301,6 +305,21 @@ def _is_town(column: Column) -> bool:
     return _is_words(column) and with_digits * 2 < len(column.filled)
 
 
+def cancelling_word(text: str) -> str:
+    """Return the word for cancelled at the beginning of a title or a remark, "" if there is none."""
+    found = _CANCELLED.search(text)
+    return found[0].casefold() if found and not any(map(str.isalnum, text[: found.start()])) else ""
+
+
+def says_cancelled(column: Column) -> Callable[[str], object]:
+    """Return the test for a cell of a cancelled event: the word anywhere in a status, or at the beginning of a remark."""
+    return _CANCELLED.search if Role.STATUS in column.roles else cancelling_word
+
+
+def _has_cancelled(column: Column) -> bool:
+    return column.is_text and any(map(says_cancelled(column), column.counts))
+
+
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
 """Roles whose words may appear beside another role's word in a name: event_url, end date, venue city."""
 _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
@@ -314,11 +333,19 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.CITY, frozenset(), _is_town),
     (Role.DISTRICT, frozenset(), _is_town),
     (Role.COUNTRY, frozenset(), _is_words),
-    *((role, frozenset(), lambda column: column.is_text and len(column.parts) <= _FEW) for role in (Role.CATEGORY, Role.STATUS)),
+    (Role.CATEGORY, frozenset(), lambda column: column.is_text and len(column.parts) <= _FEW),
+    (Role.STATUS, frozenset(), lambda column: len(column.parts) <= _FEW and _has_cancelled(column)),
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
 """Each role with other roles whose names also suggest it, and a test of the cells; the clearest roles first."""
+
+
+def _suits(column: Column, role: Role) -> float:
+    """Rate how well the cells of a column with a usual name suit a role, 0 to 1: every event has a title, categories differ."""
+    if role is Role.TITLE:
+        return round(len(column.filled) / len(column.cells), 1)
+    return float(role is not Role.CATEGORY or len(column.counts) > 1)
 
 
 def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
@@ -329,9 +356,10 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
         names = other_names | {role}
         named = [column for column in free if names & column.roles.keys() and fits(column)]
         if named:
-            best = max(named, key=lambda column: _clearness(column, names))
+            best = max(named, key=lambda column: (_suits(column, role), *_clearness(column, names)))
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
-            found[role] = RoleGuess(best, "sure" if clear >= 0.99 else "likely", f'"{best.name}" is a usual name for it')
+            is_sure = clear >= 0.99 and _suits(best, role) == 1
+            found[role] = RoleGuess(best, "sure" if is_sure else "likely", f'"{best.name}" is a usual name for it')
             free.remove(best)
     city = found.get(Role.CITY)
     if city and Role.VENUE in city.column.roles and sum(city.column.roles.values()) > 1 and Role.VENUE not in found:
@@ -344,7 +372,10 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
     days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
-    for role, fitting in ((Role.START, days), (Role.CLOCK, clocks), (Role.TITLE, words), (Role.URL, pages)):
+    titles = [guess.column for role, guess in found.items() if role is Role.TITLE]
+    off = [column for column in columns if _has_cancelled(column) and column not in titles]
+    fits_by_cells = ((Role.START, days), (Role.CLOCK, clocks), (Role.STATUS, off), (Role.TITLE, words), (Role.URL, pages))
+    for role, fitting in fits_by_cells:
         if role not in found and fitting:
             why = f'the cells of "{fitting[0].name}" look like it, its name does not'
             found[role] = RoleGuess(fitting[0], "unsure", why)

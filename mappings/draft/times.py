@@ -38,8 +38,8 @@ _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
 )
-_NO_CLOCK = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?\Z")
-"""A time of midnight that databases append to a day without a time."""
+_NO_CLOCK = re.compile(r"[ T](?:00:00(?::00)?|23:59(?::00|:59)?)(?:\.0+)?\Z")
+"""A time of midnight, or of the last minute, that databases append to a day without a time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
 _MOST_FORMATS = 5

@@ -190,6 +190,42 @@ def test_cancelled_titles_and_past_events_are_left_out(desk: Desk) -> None:
     assert (account["events"], account["skipped"]) == (1, {"cancelled": 3, "already over": 1})
 
 
+ROLES_BY_CELLS = {
+    "a title in another language is empty in some rows": (
+        "title - en,title - fr,date|Concert,Le concert,D|,Le bal,D",
+        ("title", "title - fr", "likely"),
+    ),
+    "tags are the same in all rows": (
+        "title,tags,event category,date|Jazz,art,music,D|Ball,art,dance,D",
+        ("classifications", "event category", "sure"),
+    ),
+    "a region is no status": (
+        "title,state,event status,date|Jazz,CA,on,D|Ball,NY,Canceled,D",
+        ("status", "event status", "sure"),
+    ),
+    "a remark begins with it": (
+        "title,remarks,date|Jazz,Cancelled: no hall,D|Ball,please do not cancel,D",
+        ("status", "remarks", "unsure"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("table", "expected"), ROLES_BY_CELLS.values(), ids=ROLES_BY_CELLS)
+def test_of_columns_with_fitting_names_the_cells_decide(desk: Desk, table: str, expected: tuple[str, str, str]) -> None:
+    header, *rows = table.replace("D", "2030-05-03").split("|")
+    _, said = drafted(desk, agenda(desk, *rows, header=header))
+    found = guess(said, expected[0])
+    assert (found["about"], found["column"], found["surety"]) == expected
+    if expected[0] == "status":
+        assert desk.told("preview", "drafted")["account"]["skipped"] == {"cancelled": 1}
+
+
+def test_the_last_minute_of_a_day_that_a_database_appends_is_no_end(desk: Desk) -> None:
+    rows = ("Jazz,2030-05-03,20:00,2030-05-03 23:59:00.0", "Ball,2030-05-04,21:00,2030-05-04 23:59:00.0")
+    feed, _ = drafted(desk, agenda(desk, *rows, header="title,date,time,end date"))
+    assert feed["let"]["ends"]["do"] == [{"date": "%Y-%m-%d 23:59:00.0"}]
+
+
 @pytest.mark.parametrize("is_calendar", [False, True])
 def test_examples_stay_true_once_the_zone_is_put(desk: Desk, is_calendar: bool) -> None:
     series = ("UID:s", "DTSTART:20200101T200000", "RRULE:FREQ=DAILY;COUNT=2")

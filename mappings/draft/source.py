@@ -30,9 +30,6 @@ HEAD_BYTES = 8 * 1024 * 1024
 """How many bytes of a file are examined."""
 
 
-_FIRST_SHEET = "the first sheet; name another with `sheet`"
-
-
 @dataclass(frozen=True, slots=True)
 class SourceGuess:
     """The settings of a `source` block except its place, and the evidence of each. `is_sure`: the encoding is certain.
@@ -62,7 +59,7 @@ class SourceGuess:
         """Yield each setting as a Guess."""
         for name, why in self.why.items():
             if why and name in self.settings:
-                is_likely = why == _FIRST_SHEET or (name == "encoding" and not self.is_sure)
+                is_likely = name == "sheet" or (name == "encoding" and not self.is_sure)
                 yield Guess(f"source.{name}", "", "likely" if is_likely else "sure", why)
 
 
@@ -76,7 +73,7 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     suffix = PurePath(name.casefold()).suffix
     is_old_workbook = begin.startswith(b"\xd0\xcf\x11\xe0")  # or one with a password: the reader says so
     if is_old_workbook or (begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}):
-        return SourceGuess({"kind": "xlsx"}, {"kind": _FIRST_SHEET})
+        return SourceGuess({"kind": "xlsx"}, {})
     if begin.startswith(b"BEGIN:VCALENDAR"):
         return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
     if suffix not in {".csv", ".tsv"}:

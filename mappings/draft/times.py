@@ -31,12 +31,23 @@ _DAYS = (
 _COMPACT_DAY = "%Y%m%d"
 _NAMED_DAYS = (
     *("%d %B %Y", "%d. %B %Y", "%d de %B de %Y", "%B %d, %Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d. %b %Y"),
-    *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
+    *(
+        "%A, %d %B %Y",
+        "%a %d %B %Y",
+        "%a, %d %B %Y",
+        "%A, %B %d, %Y",
+        "%A, %d. %B %Y",
+        "%a, %d %b %Y",
+        "%a %d %b %Y",
+        "%A %d %B %Y",
+        "%a, %b %d, %Y",
+    ),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
+    *("%a %d %B %Y", "%a, %d %B %Y"),
 )
 _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
-    *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
+    *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H:%M uur", "%H.%M uur", "%H.%M"),
 )
 _NO_CLOCK = re.compile(r"[ T](?:00:00(?::00)?|23:59(?::00|:59)?)(?:\.0+)?\Z")
 """A time of midnight, or of the last minute, that databases append to a day without a time."""

@@ -21,6 +21,7 @@ if IS_WORKING:
     from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
+    from connectors.sources.formats.sheet_grid import SheetTop
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
     from mappings.draft.guesses import Guess
     from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
@@ -134,6 +135,7 @@ SAMPLED = 2_000
 _TOP = 60
 """Number of rows of a sheet among which the header row is searched."""
 _ORG = "salesforce:"
+_MOST_SHEETS = 20
 _SPREADSHEETS = "https://docs.google.com/spreadsheets/"
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
 
@@ -183,9 +185,17 @@ def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
 
 
 def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, str, _Rows]:
-    """Read a sheet: find its header row, and whether merged cells apply to each row."""
+    """Read the fullest sheet of a workbook: find its header row, and whether merged cells apply to each row."""
     kind = GoogleSheetsSource if guess.kind == "google_sheets" else WorkbookSource
-    top = read_sheet_top(kind.model_validate(guess.block(source)), Path.cwd(), SAMPLED + _TOP, access=access)
+
+    def top_of(**choice: str) -> SheetTop:
+        return read_sheet_top(kind.model_validate(guess.block(source) | choice), Path.cwd(), SAMPLED + _TOP, access=access)
+
+    top = top_of()
+    if top.others:
+        tops = [top, *(top_of(sheet=name) for name in top.others[:_MOST_SHEETS])]
+        names, top = ("", *top.others), max(tops, key=_filled_cells)
+        guess = guess.plus("sheet", names[tops.index(top)] or "#1", f"the fullest of {len(names)} sheets")
     number = header_row([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
     if number != 1:
         guess = guess.plus("header", {"row": number}, f"row {number} is the first with as many cells as the rows below it")
@@ -196,6 +206,10 @@ def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[Source
         guess = guess.plus("merged", "spread", "some cells are merged over several rows: their value applies to each row")
         plain = spread
     return guess, top.name, (columns, plain[:SAMPLED], top.is_whole and len(plain) <= SAMPLED)
+
+
+def _filled_cells(top: SheetTop) -> int:
+    return sum(bool(cell.strip()) for row in top.rows for cell in row.cells)
 
 
 def _read_object(name: str, access: Access) -> tuple[SourceSample, bool]:

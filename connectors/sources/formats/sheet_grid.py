@@ -194,12 +194,15 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class SheetTop:
-    """The first rows of a sheet as stored. `is_whole`: there are no more. `name`: for people."""
+    """The first rows of a sheet as stored. `is_whole`: there are no more. `name`: for people. `others`: the workbook's other
+    sheets.
+    """
 
     name: str
     rows: Sequence[SheetRow]
     merged: Sequence[Area]
     is_whole: bool
+    others: tuple[str, ...] = ()
 
     def table(self, spec: GridSource, *, is_spread: bool) -> tuple[tuple[str, ...], list[Mapping[str, str]]]:
         """Return the columns and the faultless rows below the header of `spec`; `is_spread`: merged cells all get the value.

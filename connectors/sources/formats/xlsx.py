@@ -189,9 +189,8 @@ def read_top(spec: WorkbookSource, open_stored: OpenStored, most: int) -> grid.S
         refs = (found.get("ref", "").upper() for _, found in package.elements(part, "mergeCell"))
         stored = _stored_rows(package, part, Area(), package.links(part))
         rows = list(islice(grid.whole_rows(stored, Area()), most + 1))
-        return grid.SheetTop(
-            f"{file.name} ({sheet})", rows[:most], [Area.of(ref) for ref in refs if ":" in ref], len(rows) <= most
-        )
+        merged, others = [Area.of(ref) for ref in refs if ":" in ref], tuple(name for name in package.sheets() if name != sheet)
+        return grid.SheetTop(f"{file.name} ({sheet})", rows[:most], merged, len(rows) <= most, others)
 
 
 class XlsxPackage:
@@ -263,14 +262,18 @@ class XlsxPackage:
             yield from found
             found.clear()
 
+    def sheets(self) -> dict[str, str]:
+        """Return the names of all sheets in their order, each with its part."""
+        found = self.elements(self._workbook, "sheet")
+        return {sheet.get("name", ""): self._targets.get(sheet.get("id", ""), "") for _, sheet in found}
+
     def sheet(self, wanted: str) -> tuple[str, str]:
         """Return a sheet's own name and its part; `wanted` is a name, or a position like `#2`.
 
         Raises:
             BadSourceError: there is no such sheet.
         """
-        found = self.elements(self._workbook, "sheet")
-        sheets = {sheet.get("name", ""): self._targets.get(sheet.get("id", ""), "") for _, sheet in found}
+        sheets = self.sheets()
         names = list(sheets)
         position = as_number(wanted[1:]) if wanted[:1] == "#" else 0
         alike = [name for name in names if folded(name) == folded(wanted)]

@@ -220,6 +220,17 @@ def test_of_columns_with_fitting_names_the_cells_decide(desk: Desk, table: str, 
         assert desk.told("preview", "drafted")["account"]["skipped"] == {"cancelled": 1}
 
 
+def test_of_a_workbook_the_fullest_sheet_is_read(desk: Desk) -> None:
+    with xlsxwriter.Workbook(desk.folder / "season.xlsx") as workbook:
+        workbook.add_worksheet("About").write_row(0, 0, ["Season 2030", "tickets at the door"])
+        plan = workbook.add_worksheet("Plan")
+        for number, cells in enumerate((("Voorstelling", "Datum"), ("Jazz", "vr 3 mei 2030"), ("Bal", "za 4 mei 2030"))):
+            plan.write_row(number, 0, cells)
+    feed, said = drafted(desk, "season.xlsx", "--zone", "Europe/Amsterdam")
+    assert (feed["source"]["sheet"], guess(said, "source.sheet")["surety"]) == ("Plan", "likely")
+    assert (feed["event"]["title"]["from"], guess(said, "startAt")["surety"]) == ("Voorstelling", "sure")
+
+
 def test_the_last_minute_of_a_day_that_a_database_appends_is_no_end(desk: Desk) -> None:
     rows = ("Jazz,2030-05-03,20:00,2030-05-03 23:59:00.0", "Ball,2030-05-04,21:00,2030-05-04 23:59:00.0")
     feed, _ = drafted(desk, agenda(desk, *rows, header="title,date,time,end date"))

@@ -358,7 +358,8 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
         if named:
             best = max(named, key=lambda column: (_suits(column, role), *_clearness(column, names)))
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
-            is_sure = clear >= 0.99 and _suits(best, role) == 1
+            has_rival = role is Role.URL and any(_is_page(column) for column in free if column is not best)
+            is_sure = clear >= 0.99 and _suits(best, role) == 1 and not has_rival
             found[role] = RoleGuess(best, "sure" if is_sure else "likely", f'"{best.name}" is a usual name for it')
             free.remove(best)
     city = found.get(Role.CITY)

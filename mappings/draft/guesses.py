@@ -373,8 +373,8 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
     days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
-    titles = [guess.column for role, guess in found.items() if role is Role.TITLE]
-    off = [column for column in columns if _has_cancelled(column) and column not in titles]
+    title = found[Role.TITLE].column if Role.TITLE in found else None
+    off = [column for column in columns if _has_cancelled(column) and column is not title]
     fits_by_cells = ((Role.START, days), (Role.CLOCK, clocks), (Role.STATUS, off), (Role.TITLE, words), (Role.URL, pages))
     for role, fitting in fits_by_cells:
         if role not in found and fitting:

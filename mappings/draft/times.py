@@ -31,17 +31,7 @@ _DAYS = (
 _COMPACT_DAY = "%Y%m%d"
 _NAMED_DAYS = (
     *("%d %B %Y", "%d. %B %Y", "%d de %B de %Y", "%B %d, %Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d. %b %Y"),
-    *(
-        "%A, %d %B %Y",
-        "%a %d %B %Y",
-        "%a, %d %B %Y",
-        "%A, %B %d, %Y",
-        "%A, %d. %B %Y",
-        "%a, %d %b %Y",
-        "%a %d %b %Y",
-        "%A %d %B %Y",
-        "%a, %b %d, %Y",
-    ),
+    *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
     *("%a %d %B %Y", "%a, %d %B %Y"),
 )

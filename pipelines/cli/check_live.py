@@ -52,8 +52,8 @@ def _unwise(about: str, text: str, difference: Drift | None = None, state: Readi
 
 def _wrong(about: str, text: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
     """Return an error: rows or runs would fail."""
-    told = LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference)
-    return replace(told, state="could not be checked" if exit_code == ExitCode.LATER else "not ready")
+    state: Readiness = _UNCHECKED if exit_code == ExitCode.LATER else "not ready"
+    return LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference, state=state)
 
 
 def _failed(about: str, error: SyncError) -> LiveFinding:
@@ -74,7 +74,7 @@ def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[st
     for feed, found in answers.items():
         for line in dict.fromkeys(_lines(found)):
             feeds[line].append(feed)
-    lines = [(what, ", ".join(of) if len(of) < len(answers) else "", state, told) for (what, state, told), of in feeds.items()]
+    lines = [(what, ", ".join(of) if len(of) < len(answers) else "", state, text) for (what, state, text), of in feeds.items()]
     lines.sort(key=lambda line: _SUBJECTS.index(line[0]))
     if len(answers) > 1:
         return ("what", "feed", "state", "details"), lines

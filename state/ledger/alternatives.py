@@ -59,8 +59,10 @@ class KnownRow:
 
     def is_row(self, known_as: Alternatives) -> bool:
         """Return whether a row that shares a key with the entry belongs to it: the most reliable key that both have decides."""
-        both = ((key, self.known_as[columns]) for columns, key in known_as if columns in self.known_as)
-        return all(digest_of(key) in digests for key, digests in list(both)[:1])
+        for columns, key in known_as:
+            if columns in self.known_as:
+                return digest_of(key) in self.known_as[columns]
+        return True
 
     def was_met_under(self, key: RowKey) -> bool:
         """Return whether a key is the entry's own, or one that its row ever had."""

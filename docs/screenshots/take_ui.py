@@ -6,7 +6,6 @@ repository, with what `make test` installs and Chromium on the PATH; without nam
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from browser.conftest import ARGUMENTS, NAMES, visit
+from browser.conftest import ARGUMENTS, NAMES, choose_days, visit
 from browser.stage import BRAKED, BROKEN, DATED, DAYS, GROWING, LAUNCHED, STEADY, Stage, staged, write_rows
 from on_dagster.desk import line
 from playwright.sync_api import Page, sync_playwright
@@ -54,13 +53,7 @@ def launchpad(page: Page, stage: Stage) -> None:
 
 def days(page: Page, stage: Stage) -> None:
     """Days of the past that are about to be brought in."""
-    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
-    page.get_by_role("button", name="Materialize").first.click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_text("Show all partitions").click()
-    chosen = dialog.get_by_placeholder(re.compile("^ex: "))
-    chosen.fill(f"[{DAYS[0]}...{DAYS[-1]}]")
-    chosen.press("Enter")
+    choose_days(page, stage)
 
 
 def held(page: Page, stage: Stage) -> None:

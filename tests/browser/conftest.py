@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
-from browser.stage import Stage, staged
+from browser.stage import DATED, DAYS, Stage, staged
 from playwright.sync_api import BrowserContext, Error, Locator, Page, Request, WebSocket, expect, sync_playwright
 
 VARIABLE = "EVENTSYNC_TEST_BROWSER"
@@ -83,6 +83,18 @@ def visit(page: Page, url: str, awaited: str) -> None:
     """Open a page and wait until it shows a text."""
     page.goto(url, wait_until="domcontentloaded")
     expect(page.get_by_text(awaited).first).to_be_visible()
+
+
+def choose_days(page: Page, stage: Stage) -> Locator:
+    """Open the dialog that launches days of the past, choose all of them, and return the dialog."""
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
+    page.get_by_role("button", name="Materialize").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Show all partitions").click()
+    chosen = dialog.get_by_placeholder(re.compile("^ex: "))
+    chosen.fill(f"[{DAYS[0]}...{DAYS[-1]}]")
+    chosen.press("Enter")
+    return dialog
 
 
 def is_red(shown: Locator) -> bool:

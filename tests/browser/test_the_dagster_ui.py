@@ -6,7 +6,7 @@ import re
 
 import dagster as dg
 import pytest
-from browser.conftest import Heard, is_cut, is_red, visit
+from browser.conftest import Heard, choose_days, is_cut, is_red, visit
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from integration.waiting import until
 from playwright.sync_api import Locator, Page, expect
@@ -91,13 +91,7 @@ def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: S
 
 
 def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
-    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
-    page.get_by_role("button", name="Materialize").first.click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_text("Show all partitions").click()
-    chosen = dialog.get_by_placeholder(re.compile("^ex: "))
-    chosen.fill(f"[{DAYS[0]}...{DAYS[-1]}]")
-    chosen.press("Enter")
+    dialog = choose_days(page, stage)
     expect(dialog.get_by_text("3 partitions").first).to_be_visible()
     dialog.get_by_role("button", name="Launch backfill").click()
     launched = page.get_by_text(re.compile("Created backfill"))

@@ -140,9 +140,9 @@ def _details(ours: Mapping[str, Use], theirs: Mapping[str, Use], seconds: float)
             cells.append((one.limit, who, shares[0], refusals[0], shares[1], refusals[1]))
     headings = ("limit", "who", "used", "answered 429", "used, lesson included", "429, lesson included")
     note = (
-        f"Runs of {seconds:.0f} s of ours, an eighth of it of the script. Nobody is told of a limit: what kind it is and how"
-        " much it lets through has to be found out once ([Pacing](pacing.md)), which the last two columns include, and "
-        "the two before, of the later half of each run, do not."
+        f"Runs of {seconds:.0f} s for eventsync, an eighth of it for the script. The limit is not announced: each client has"
+        " to find out its kind and its rate ([Pacing](pacing.md)). The last two columns include that time; the two before "
+        "are of the later half of each run."
     )
     return Details(f"An unknown limit of {PER_S}/s", headings, tuple(cells), note)
 

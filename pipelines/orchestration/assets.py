@@ -189,22 +189,11 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         description="All rows are read, mapped and recorded. The checks are the brakes: they stop a run before it sends.",
     )
     def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        began_s = monotonic_s()
-        with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
-            result = FeedRun(run_context, mapping, _identity(context), options).stage()
-            is_last = bool(result.stopping) or options.stage_only
-            waiting = _waiting_metadata(*_waiting_rows(run_context, mapping)) if is_last else {}
-        rows = result.report.account.read
-        pace = _pace(rows, monotonic_s() - began_s)
-        read = "all rows" if result.report.is_whole else "some rows: those changed, or those selected"
-        version = {"version": result.version} if result.version else {}
-        seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
-        context.log_event(dg.AssetObservation(source_key, metadata=seen))
-        _log(context, result.notices)
-        metadata = _without_zeros(context, staged_key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
-        yield dg.MaterializeResult(metadata=metadata, check_results=_brake_results(staged_key, result))
-        if result.stopping:  # else Dagster fails the step itself, without the brake's sentence
-            raise _failure_of(context, brake_error(result.stopping, feed)) from None
+        with interrupted_for_good(context):
+            result, failure = stage_feed(context, mapping, open_run_context, options)
+        yield result
+        if failure is not None:  # else Dagster fails the step itself, without the brake's sentence
+            raise failure
 
     @dg.asset(
         key=published_key,
@@ -219,23 +208,53 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         description="Every due row is sent and answered.",
     )
     def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        with as_failures(context), open_run_context() as run_context:
-            result = FeedRun(run_context, mapping, _identity(context), options).publish()
-            _log(context, result.outlook.notices)
-            if result.cause is not None:
-                raise result.cause
-            counts, differing = _waiting_rows(run_context, mapping)
-        outcome = outcome_of_publish(result, mapping)
-        if outcome.message:
-            log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
-            log("%s: %s", outcome.name, replaced(outcome.text))
-        metadata = _waiting_first(counts, result) | _published_metadata(result) | _waiting_metadata(counts, differing)
-        return dg.MaterializeResult(
-            metadata=_without_zeros(context, published_key, metadata, _PUBLISHED_FIRST),
-            check_results=_publish_results(published_key, result, outcome, counts),
-        )
+        return publish_feed(context, mapping, open_run_context, options)
 
     return _source(mapping, source_key, open_run_context), staged, published
+
+
+def stage_feed(
+    context: StepContext, mapping: FeedMapping, open_run_context: OpenContext, options: RunOptions
+) -> tuple[dg.MaterializeResult[Any], dg.Failure | None]:
+    """Stage a feed and log an observation of its source; return what `staged` shows, and the failure if a brake stopped it."""
+    feed, key, began_s = mapping.feed, dg.AssetKey([mapping.feed, "staged"]), monotonic_s()
+    with as_failures(context), open_run_context() as run_context:
+        result = FeedRun(run_context, mapping, _identity(context), options).stage()
+        is_last = bool(result.stopping) or options.stage_only
+        waiting = _waiting_metadata(*_waiting_rows(run_context, mapping)) if is_last else {}
+    rows = result.report.account.read
+    pace = _pace(rows, monotonic_s() - began_s)
+    read = "all rows" if result.report.is_whole else "some rows: those changed, or those selected"
+    version = {"version": result.version} if result.version else {}
+    seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
+    context.log_event(dg.AssetObservation([feed, "source"], metadata=seen))
+    _log(context, result.notices)
+    metadata = _without_zeros(context, key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
+    failure = _failure_of(context, brake_error(result.stopping, feed)) if result.stopping else None
+    return dg.MaterializeResult(asset_key=key, metadata=metadata, check_results=_brake_results(key, result)), failure
+
+
+def publish_feed(
+    context: StepContext, mapping: FeedMapping, open_run_context: OpenContext, options: RunOptions
+) -> dg.MaterializeResult[Any]:
+    """Publish what is staged of a feed; return what `published` shows."""
+    key = dg.AssetKey([mapping.feed, "published"])
+    with as_failures(context), open_run_context() as run_context:
+        result = FeedRun(run_context, mapping, _identity(context), options).publish()
+        _log(context, result.outlook.notices)
+        if result.cause is not None:
+            raise result.cause
+        counts, differing = _waiting_rows(run_context, mapping)
+    outcome = outcome_of_publish(result, mapping)
+    if outcome.message:
+        log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
+        log("%s: %s", outcome.name, replaced(outcome.text))
+    metadata = _waiting_first(counts, result) | _published_metadata(result) | _waiting_metadata(counts, differing)
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),
+        check_results=_publish_results(key, result, outcome, counts),
+    )
 
 
 def _source(mapping: FeedMapping, key: dg.AssetKey, open_run_context: OpenContext) -> dg.AssetsDefinition:
@@ -444,7 +463,7 @@ def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
 
 
-def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
+def _identity(context: StepContext) -> RunIdentity:
     by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
     return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)
 

@@ -136,6 +136,7 @@ class Service:
         return {
             "posts": self.posts,
             "events": len(self.ids) - (b"" in self.ids),
+            "bodies": len(set(self.bodies.values())),
             "refused": len(self.refused_s),
             "contradicted": self.contradicted,
             "digest": f"{total:016x}",

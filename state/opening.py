@@ -96,6 +96,8 @@ def _bring_to_head(engine: sa.Engine) -> None:
                 _refuse_while_held(connection, present)
             if present != HEAD:
                 upgrade(connection)
+                # A run that was suspended for longer than its lease must not go on with what it knew before.
+                connection.execute(sa.update(LEASE).values(token=LEASE.c.token + 1, holder=""))
     except StateUnavailableError as error:
         if revision is None:
             raise

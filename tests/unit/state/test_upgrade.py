@@ -28,10 +28,10 @@ from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.database import reading, writing
-from state.errors import HeldByAnotherError, StateUnavailableError
+from state.errors import HeldByAnotherError, LeaseLostError, StateUnavailableError
 from state.export import TABLES, import_from
 from state.ledger.choices import Instruction, Option
-from state.ledger.lease import this_process
+from state.ledger.lease import Lease, own_clock, this_process
 from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
 from state.opening import open_database
@@ -323,7 +323,14 @@ def test_a_state_db_is_not_upgraded_while_a_run_of_before_is_at_work_and_not_sil
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == revision
         assert inspect(connection).has_table("side_by_side") == (revision == "0003")
     hold(state_url, silent_s=3_600)
-    open_database(state_url).dispose()
+    with not_upgraded(state_url) as connection:
+        token = connection.execute(text("SELECT token FROM lease WHERE scope_id = 1")).scalar_one()
+    engine = open_database(state_url)
+    with pytest.raises(LeaseLostError):  # what a suspended run meets when it goes on
+        Lease(
+            engine, scope_id=1, token=token, clock=own_clock(engine, lambda: datetime.fromtimestamp(REAL_CLOCK.now(), UTC))
+        ).renew()
+    engine.dispose()
 
 
 def test_a_state_db_from_before_0_1_is_named_with_what_upgrades_it(state_url: str) -> None:

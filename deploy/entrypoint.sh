@@ -15,6 +15,6 @@ case "${1:-}" in
     fi
     exec "$@"
     ;;
-  dagster-daemon | dagster-webserver | eventsync | python | sh) exec "$@" ;;
+  celery | dagster-daemon | dagster-webserver | eventsync | python | sh) exec "$@" ;;
   *) exec eventsync "$@" ;;
 esac

@@ -47,6 +47,19 @@ def test_the_settings_of_dagster_are_the_command_lines_but_for_where_its_history
     assert settings == HERE
 
 
+def test_celery_changes_who_launches_runs_and_its_workers_know_what_the_code_server_knows() -> None:
+    plain, celery = (yaml.safe_load((DEPLOY / name / "dagster.yaml").read_text("utf-8")) for name in (".", "celery"))
+    assert {name for name in plain if plain[name] != celery[name]} == {"run_launcher"}
+    services = yaml.safe_load((DEPLOY / "celery" / "compose.yaml").read_text("utf-8"))["services"]
+    code, worker = SERVICES["code"], services["worker"]
+    assert code["environment"].items() - worker["environment"].items() == {("DAGSTER_CODE_HOST", "code")}
+    assert set(code["volumes"]) <= set(worker["volumes"])
+    same = ("secrets", "networks", "init", "stop_grace_period", "read_only", "tmpfs", "cap_drop", "security_opt", "env_file")
+    assert [name for name in same if code[name] != worker[name]] == []
+    assert all(services[name] == services["code"] for name in ("webserver", "daemon"))
+    assert f" {worker['command'][0]} |" in (DEPLOY / "entrypoint.sh").read_text("utf-8")
+
+
 def test_every_file_that_the_composition_mounts_is_there_or_said_how_to_make() -> None:
     text = (DEPLOY / "compose.yaml").read_text("utf-8")
     beginning, services = text.partition("\nname:")[0], SERVICES.values()

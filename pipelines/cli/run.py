@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -49,7 +50,8 @@ if IS_WORKING:
         spelt,
         worst,
     )
-    from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_reports
+    from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
+    from pipelines.cli.workers import Task, WorkerPool
     from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
@@ -94,6 +96,7 @@ def run(  # the options of the surface
     ] = False,
     as_of: AsOf = None,
     wait: Wait = False,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Run this many feeds at a time.")] = 1,
     no_dagster: NoDagster = False,
     as_json: AsJson = False,
 ) -> int:
@@ -113,6 +116,8 @@ def run(  # the options of the surface
         eventsync run crm-events --full
         # Pass a brake: send the good rows although many are rejected
         eventsync run lisbon-agenda --accept rejected
+        # Every feed of the folder, four at a time
+        eventsync run --all --jobs 4
         # What a run on that day would have done
         eventsync run lisbon-agenda --dry-run --as-of 2026-04-01
 
@@ -136,24 +141,29 @@ def run(  # the options of the surface
                     raise ConfigError("no feed was named", hint=f"name one or more, or add --all; the feeds here: {known}")
                 if feeds and all_feeds:
                     raise ConfigError("--all and names of feeds cannot be combined", hint="leave out one of them")
+                if dry_run and jobs > 1:
+                    raise ConfigError("--dry-run and --jobs cannot be combined", hint="leave out --jobs: nothing is sent")
                 require_service(settings)
                 if as_of:
                     _check_as_of(settings, mappings, as_of, options, is_rehearsal=dry_run)
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output, as_of)
             notify_before(settings, mappings)
-            launcher = Launcher(settings, options, output, as_of=as_of)
+            launcher = Launcher(settings, options, output, as_of=as_of, jobs=jobs)
             for report in launcher.run(mappings, uses_dagster=not (no_dagster or as_of)):
                 reports.append(report)
-                if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
-                    break
+                show_report(output, report)
         except KeyboardInterrupt:
-            show_reports(output, reports, ExitCode.INTERRUPTED)
+            output.document(Runs(exit_code=ExitCode.INTERRUPTED, runs=reports))
             output.aside("interrupted; the state is intact: run the same command again to continue")
             return ExitCode.INTERRUPTED
-        broken = folder.broken if all_feeds else ()
-        exit_code = worst({report.exit_code for report in reports} | ({2} if broken else set()))
-        show_reports(output, reports, exit_code)
+        broken, not_begun = folder.broken if all_feeds else (), len(mappings) - len(reports)
+        exit_code = worst({report.exit_code for report in reports} | ({2} if broken else set()) | ({130} if not_begun else set()))
+        order = {mapping.feed: number for number, mapping in enumerate(mappings)}
+        output.document(Runs(exit_code=exit_code, runs=sorted(reports, key=lambda report: order[FeedName(report.feed)])))
+        show_sum(output, reports)
+        if not_begun:
+            output.aside(f"interrupted: {counted(not_begun, 'feed')} not begun; {_CONTINUE}")
         for error in broken:
             output.error(error)
         notify_after(settings, mappings, reports, broken if all_feeds else None)
@@ -281,10 +291,11 @@ def notify_after(
 
 @dataclass(slots=True)
 class Launcher:
-    """Launches runs of feeds one after another, and reports each.
+    """Launches runs of feeds, and reports each; after an interrupted one no further run begins.
 
     `title`: text beside the progress bar, instead of the feed's name. `as_of`: the current time of the runs, without Dagster.
-    `backfill`: the backfill whose slice is run, which the Dagster UI shows if this process runs it.
+    `backfill`: the backfill whose slice is run, which the Dagster UI shows if this process runs it. `jobs`: how many feeds run at
+    a time, in processes of their own.
     """
 
     settings: Settings
@@ -294,17 +305,19 @@ class Launcher:
     title: str = ""
     as_of: str | None = None
     backfill: BackfillRecord | None = None
+    jobs: int = 1
     _definitions: Definitions | None = None
 
-    def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
-        """Run feeds without Dagster, on a webserver that answers, or by Dagster in this process; yield their reports."""
-        if not uses_dagster:
-            yield from (self._unless_at_fault(self._run_by_engine, mapping, str(uuid4())) for mapping in feeds)
-            return
-        if server := self.webserver():
+    def run(self, feeds: Sequence[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
+        """Run feeds without Dagster, on a webserver that answers, or by Dagster here; yield their reports."""
+        if uses_dagster and (server := self.webserver()):
             yield from self._run_on_webserver(server, feeds)
+        elif min(self.jobs, len(feeds)) > 1:
+            yield from self._run_in_workers(feeds, uses_dagster=uses_dagster)
+        elif uses_dagster:
+            yield from self.run_in_process(feeds)
         else:
-            yield from self.run_in_process(list(feeds))
+            yield from self._run_each(feeds, uses_dagster=False)
 
     def webserver(self) -> Webserver | None:
         """Return the webserver to launch runs on, None to run them in this process.
@@ -333,17 +346,46 @@ class Launcher:
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         """Run each feed's job in this process, on the Dagster instance of the UI; yield their reports."""
-        definitions = self.load(feeds)
+        self.load(feeds)
+        yield from self._run_each(feeds, uses_dagster=True)
 
-        def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
-            from pipelines.launcher import run_job  # loaded above
+    def run_one(self, mapping: FeedMapping, run_id: str, *, uses_dagster: bool) -> RunReport:
+        """Run one feed in this process; an unexpected exception fails that feed only."""
+        try:
+            with faults_as_errors(lambda: "at work", run_id):
+                return self._run_by_dagster(mapping, run_id) if uses_dagster else self._run_by_engine(mapping, run_id)
+        except FaultError as fault:
+            return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
 
-            with self.output.progress(f"running {mapping.feed}", is_counted=False):
-                status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
-            with open_context(self.settings) as context:
-                return report_of(context, mapping.feed, run_id, dagster_status=status)
+    def _run_each(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
+        for mapping in feeds:
+            report = self.run_one(mapping, str(uuid4()), uses_dagster=uses_dagster)
+            yield report
+            if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
+                return
 
-        yield from (self._unless_at_fault(run_one, mapping, str(uuid4())) for mapping in feeds)
+    def _run_in_workers(self, feeds: Sequence[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
+        """Run each feed in a worker process; a process that dies fails its feed only."""
+        preload = [__name__]
+        if uses_dagster:
+            prepare_dagster_home(self.settings.dagster_home)
+            preload += ["pipelines.before_serving:main", "pipelines.definitions", "pipelines.launcher"]
+        run_ids = {str(mapping.feed): str(uuid4()) for mapping in feeds}
+        work = partial(run_in_worker, options=self.options, as_of=self.as_of, uses_dagster=uses_dagster)
+        tasks = [Task(mapping.feed, partial(work, mapping, run_ids[mapping.feed])) for mapping in feeds]
+        with open_context(self.settings) as context:  # creates the state DB before several processes need it
+            for task, report in WorkerPool(self.jobs, self.output, preload).run(tasks):
+                lost = (InterruptedRunError if is_stop_asked() else SyncError)(_LOST, hint=_CONTINUE)
+                yield report or report_of(context, FeedName(task.name), run_ids[task.name], outcome_of(lost))
+
+    def _run_by_dagster(self, mapping: FeedMapping, run_id: str) -> RunReport:
+        definitions = self.load([mapping])
+        from pipelines.launcher import run_job  # loaded above
+
+        with self.output.progress(f"running {mapping.feed}", is_counted=False):
+            status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
+        with open_context(self.settings) as context:
+            return report_of(context, mapping.feed, run_id, dagster_status=status)
 
     def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)
@@ -354,30 +396,50 @@ class Launcher:
             return report_of(context, mapping.feed, run_id, result.outcome)
 
     def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
-        for mapping in feeds:
-            run_id = server.launch(mapping, self.options, self.launched_by)
-            try:
+        waiting, at_work = deque(feeds), dict[str, FeedMapping]()
+
+        def launch_next() -> None:
+            if waiting and not is_stop_asked():
+                mapping = waiting.popleft()
+                at_work[server.launch(mapping, self.options, self.launched_by)] = mapping
+
+        for _ in range(self.jobs):
+            launch_next()
+        ended = server.follow(at_work, time.sleep, self.output.aside)  # noqa: TID251  # another process is asked
+        try:
+            while at_work:
                 with signals_raised():
-                    status = server.follow(run_id, time.sleep, self.output.aside)  # noqa: TID251  # another process is asked
-            except KeyboardInterrupt:
+                    run_id, status = next(ended)
+                with open_context(self.settings) as context:
+                    report = report_of(context, at_work.pop(run_id).feed, run_id, dagster_status=status)
+                if report.exit_code == ExitCode.INTERRUPTED:
+                    waiting.clear()
+                launch_next()
+                yield report
+        except KeyboardInterrupt:
+            for run_id, mapping in at_work.items():
                 page = server.http.base_url.join(f"/runs/{run_id}")
                 message = f"run {run_id} continues on the Dagster webserver"
                 left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"see it, or stop it, at {page}")
                 yield report_from_outcome(mapping.feed, run_id, left_alone)
-                return
-            with open_context(self.settings) as context:
-                yield report_of(context, mapping.feed, run_id, dagster_status=status)
-
-    @staticmethod
-    def _unless_at_fault(run_one: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
-        """Return the report of one feed's run; an unexpected exception fails that feed only."""
-        try:
-            with faults_as_errors(lambda: "at work", run_id):
-                return run_one(mapping, run_id)
-        except FaultError as fault:
-            return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
 
 
+def run_in_worker(
+    mapping: FeedMapping, run_id: str, output: Output, *, options: RunOptions, as_of: str | None, uses_dagster: bool
+) -> RunReport:
+    """Run one feed in a worker process; every error becomes its report."""
+    settings = current_settings()
+    configure_logs(settings)
+    try:
+        return Launcher(settings, options, output, as_of=as_of).run_one(mapping, run_id, uses_dagster=uses_dagster)
+    except SyncError as error:
+        return report_from_outcome(mapping.feed, run_id, outcome_of(error))
+    except KeyboardInterrupt:
+        return report_from_outcome(mapping.feed, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
+
+
+_CONTINUE = "run the same command again to continue"
+_LOST = "the process of the run has died; the state is intact"
 _SHOWN = 10
 """How many rows to be sent are shown, and how many rejected rows."""
 _CLAIMED_AT_ONCE = 500

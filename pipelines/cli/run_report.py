@@ -16,6 +16,7 @@ from mappings.row_key import FeedName
 from mappings.strict import written, written_rate
 from pipelines.cli.output.console import (
     Output,
+    counted,
     counts_line,
     document_from,
     publish_line,
@@ -186,11 +187,14 @@ def sent_in(report: RunReport) -> int:
     return account.get("new", 0) + account.get("carried_over", 0) - account.get("pending", 0)
 
 
-def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
-    """Print reports: one JSON document, or for people the accounts and first rejected rows of each run."""
-    output.document(Runs(exit_code=exit_code, runs=reports))
-    for report in reports:
-        show_report(output, report)
+def show_sum(output: Output, reports: Sequence[RunReport]) -> None:
+    """Print how many runs had which outcome, and those that did not end well; nothing if all reports fit on a screen."""
+    if len(reports) <= _SHOWN:
+        return
+    output.note(f"{counted(len(reports), 'feed')}: {counts_line(Counter(report.outcome for report in reports))}")
+    bad = [(one.feed, one.exit_code, one.outcome, one.message.partition("\n")[0]) for one in reports if one.exit_code]
+    if bad:
+        output.table("feeds that need attention", ("feed", "exit code", "outcome", "why"), bad)
 
 
 def show_report(output: Output, report: RunReport) -> None:

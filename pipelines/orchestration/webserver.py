@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -88,16 +89,21 @@ class Webserver:
             )
         return str(answer["run"]["runId"])
 
-    def follow(self, run_id: str, sleep: Callable[[float], None], report: Report) -> str:
-        """Poll a run every half second until it ends, and return its status; `report` once if it waits long in the queue."""
-        polls = 0
-        while True:
-            status = str(self._query(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
-            if status in {"SUCCESS", "FAILURE", "CANCELED"}:
-                return status
-            if status == "QUEUED" and polls == LONG_IN_QUEUE_S / POLL_S:
-                report(f"run {run_id} still waits in Dagster's queue: another run of the feed is at work, or no daemon runs")
-            polls += 1
+    def follow(self, runs: Collection[str], sleep: Callable[[float], None], report: Report) -> Iterator[tuple[str, str]]:
+        """Poll runs every half second; yield the id of one that has ended, and its status. The caller removes it, and may add
+        others.
+
+        `report` once about a run that waits long in the queue.
+        """
+        polls = Counter[str]()
+        while runs:
+            for run_id in list(runs):
+                status = str(self._query(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
+                if status in {"SUCCESS", "FAILURE", "CANCELED"}:
+                    yield run_id, status
+                if status == "QUEUED" and polls[run_id] == LONG_IN_QUEUE_S / POLL_S:
+                    report(f"run {run_id} still waits in Dagster's queue: another run of the feed is at work, or no daemon runs")
+                polls[run_id] += 1
             sleep(POLL_S)
 
     def reload(self) -> None:

@@ -31,6 +31,7 @@ from pipelines.control_characters import escaped
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
     from pipelines.run.brakes import BrakeResult
     from state.ledger.accounts import RejectedRow
@@ -57,21 +58,36 @@ class ErrorDocument(TypedDict):
 
 
 class Progress:
-    """A progress bar of one task; without `bar` it does nothing."""
+    """A progress bar of one task, or a further line under it; without `bar` it does nothing."""
 
-    def __init__(self, bar: RichProgress | None = None) -> None:
+    def __init__(self, bar: RichProgress | None = None, task: TaskID | None = None) -> None:
         self._bar = bar
+        self._task = bar.task_ids[0] if bar and task is None else task
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether anything is shown."""
+        return self._bar is not None
 
     def advance(self, count: int = 1) -> None:
         """Add `count` to the number done."""
-        if self._bar:
-            self._bar.advance(self._bar.task_ids[0], count)
+        if self._bar and self._task is not None:
+            self._bar.advance(self._task, count)
 
     def expect(self, count: int) -> None:
         """Set the total to `count` more than are done now."""
-        if self._bar:
-            (task,) = self._bar.tasks
-            self._bar.update(task.id, total=task.completed + count)
+        if self._bar and self._task is not None:
+            (done,) = (task.completed for task in self._bar.tasks if task.id == self._task)
+            self._bar.update(self._task, total=done + count)
+
+    def line(self, description: str) -> Progress:
+        """Add a line with a count of its own."""
+        return Progress(self._bar, self._bar.add_task(description, total=None)) if self._bar else self
+
+    def remove(self) -> None:
+        """Remove this line."""
+        if self._bar and self._task is not None:
+            self._bar.remove_task(self._task)
 
 
 class Output:

@@ -1,0 +1,251 @@
+"""A pool of worker processes that run feeds side by side: a fork server imports everything once and forks the workers.
+
+Python's `ProcessPoolExecutor` fails all its work if one process is killed. Here a killed worker loses its own run only. Workers
+hear of signals from the parent alone, so that each signal counts once; a worker whose parent has died stops its run in good
+order.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pkgutil import resolve_name
+from queue import SimpleQueue
+from typing import Any, Self, cast
+
+from pipelines.cli.output.console import Output, Progress, counted
+from pipelines.cli.run_report import RunReport
+from pipelines.clock import monotonic_s
+from pipelines.run.outcome import ExitCode
+from pipelines.run.signals import STOPPING, leaving_on_second_signal, signals_raised
+
+Run = Callable[[Output], RunReport]
+_STOP = "stop"
+_DRAWN_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run for a worker process. `name` is shown while it is at work; `run` is pickled."""
+
+    name: str
+    run: Run
+
+
+@dataclass(slots=True)
+class WorkerPool:
+    """Runs tasks in at most `most` processes at a time. `preload`: modules to import before these are forked, and functions
+    to call, as `module:function`.
+    """
+
+    most: int
+    output: Output
+    preload: Sequence[str] = ()
+    _at_work: dict[Connection, tuple[Task, Progress]] = field(default_factory=dict)
+    _is_stopping: bool = False
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, RunReport | None]]:
+        """Yield each task with its report when it has ended; None if its process died.
+
+        After a signal, or a report of an interrupted run, no further task is begun, and those at work are stopped.
+        """
+        waiting = deque(tasks)
+        with (
+            _ForkServer(self.preload) as server,
+            self.output.progress(counted(len(waiting), "feed"), len(waiting)) as bar,
+        ):
+
+            def begin_next(worker: Connection) -> None:
+                task = waiting.popleft()
+                self._at_work[worker] = task, bar.line(task.name)
+                _send(worker, (task.run, bar.is_drawn))
+
+            for _ in range(min(self.most, len(waiting))):
+                begin_next(server.fork())
+            while self._at_work:
+                for worker in self._wait():
+                    task, line = self._at_work[worker]
+                    match message := _receive(worker):
+                        case ("advance", count):
+                            line.advance(count)
+                        case ("expect", count):
+                            line.expect(count)
+                        case ("aside", sentence):
+                            self.output.aside(sentence)
+                        case _:
+                            del self._at_work[worker]
+                            line.remove()
+                            bar.advance()
+                            if message and message.exit_code == ExitCode.INTERRUPTED and not self._is_stopping:
+                                self._stop()
+                            if waiting and not self._is_stopping:
+                                begin_next(worker if message else server.fork())
+                            yield task, message
+
+    def _wait(self) -> list[Connection]:
+        """Return the workers that have sent something or died; none after a signal, which is passed on to all."""
+        try:
+            with signals_raised():
+                return cast("list[Connection]", wait(self._at_work))
+        except KeyboardInterrupt:
+            self._stop()
+            return []
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        for worker in self._at_work:
+            _send(worker, _STOP)
+
+
+def _send(connection: Connection, message: object) -> None:
+    """Send a message, unless the other process has ended."""
+    with suppress(OSError):
+        connection.send(message)
+
+
+def _receive(connection: Connection) -> Any:
+    """Return the next message, None if the other process has ended."""
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        return None
+
+
+@dataclass(slots=True)
+class _ForkServer:
+    """A process without threads that forks a worker for each connection it is sent. It and the workers end with the block."""
+
+    preload: Sequence[str]
+    _process: subprocess.Popen[bytes] | None = None
+    _requests: socket.socket | None = None
+    _workers: list[Connection] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._workers:
+            connection.close()
+        if self._process and self._requests:
+            self._requests.close()
+            self._process.wait()
+
+    def fork(self) -> Connection:
+        """Return the connection to a new worker; it is at its end if there is none."""
+        if self._requests is None or self._process is None or self._process.poll() is not None:
+            self._requests = self._start()
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):
+            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
+        self._workers.append(Connection(mine.detach()))
+        return self._workers[-1]
+
+    def _start(self) -> socket.socket:
+        """Start the process in its own session, with signals blocked: they are the parent's to pass on."""
+        mine, theirs = socket.socketpair()
+        fd = theirs.fileno()
+        command = [sys.executable, "-m", __name__, str(fd), *self.preload]
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603  # our own program
+                    command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), pass_fds=[fd], start_new_session=True
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return mine
+
+
+class _RelayedProgress(Progress):
+    """The progress of a run, which the parent draws."""
+
+    def __init__(self, send: Callable[[tuple[str, int]], None]) -> None:
+        super().__init__()
+        self._send = send
+        self._count, self._sent_at = 0, 0.0
+
+    def advance(self, count: int = 1) -> None:
+        self._count += count
+        if monotonic_s() - self._sent_at >= _DRAWN_EVERY_S:
+            self._flush()
+
+    def expect(self, count: int) -> None:
+        self._flush()
+        self._send(("expect", count))
+
+    def _flush(self) -> None:
+        self._send(("advance", self._count))
+        self._count, self._sent_at = 0, monotonic_s()
+
+
+class _RelayedOutput(Output):
+    """The output of a run in a worker, which the parent prints."""
+
+    def __init__(self, parent: Connection, *, is_drawn: bool) -> None:
+        super().__init__(json=True)
+        self._parent, self._is_drawn = parent, is_drawn
+
+    def aside(self, text: str) -> None:
+        _send(self._parent, ("aside", text))
+
+    @contextmanager
+    def progress(self, description: str, total: int | None = None, *, is_counted: bool = True) -> Iterator[Progress]:
+        del description, total, is_counted
+        yield _RelayedProgress(lambda message: _send(self._parent, message)) if self._is_drawn else Progress()
+
+
+def _serve(parent: Connection) -> None:
+    """Run one task after another until the connection is closed. Of all signals only those that `_listen` sends arrive."""
+    tasks: SimpleQueue[tuple[Run, bool] | None] = SimpleQueue()
+    threading.Thread(target=_listen, args=(parent, tasks.put), name="eventsync-listening", daemon=True).start()
+    with leaving_on_second_signal(lambda: None):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        while task := tasks.get():
+            run, is_drawn = task
+            _send(parent, run(_RelayedOutput(parent, is_drawn=is_drawn)))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+def _listen(parent: Connection, put: Callable[[Any], None]) -> None:
+    """Pass on the parent's tasks, and its signals as SIGINT. A closed connection stops the run that is at work."""
+    is_stopping = False
+    while message := _receive(parent) or (not is_stopping and _STOP):
+        if message == _STOP:
+            is_stopping = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            put(message)
+    put(None)
+
+
+def main() -> None:
+    """Fork a worker for each connection that arrives on the socket; a worker returns from here when it has ended."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    for name in sys.argv[2:]:
+        found = resolve_name(name)
+        if callable(found):
+            found()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # an ended worker leaves no zombie
+    gc.freeze()  # so that collections in workers copy no shared memory
+    while (request := socket.recv_fds(requests, 1, 1))[0]:
+        (fd,) = request[1]
+        if os.fork() == 0:
+            requests.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _serve(Connection(fd))
+            return
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ from pipelines.cli.output.console import Output, Progress, counted
 from pipelines.cli.run_report import RunReport
 from pipelines.clock import monotonic_s
 from pipelines.run.outcome import ExitCode
-from pipelines.run.signals import STOPPING, leaving_on_second_signal, signals_raised
+from pipelines.run.signals import STOPPING, ignore_all_but_sigint, leaving_on_second_signal, signals_raised
 
 Run = Callable[[Output], RunReport]
 _STOP = "stop"
@@ -205,15 +205,16 @@ class _RelayedOutput(Output):
 
 
 def _serve(parent: Connection) -> None:
-    """Run one task after another until the connection is closed. Of all signals only those that `_listen` sends arrive."""
+    """Run one task after another until the connection is closed; only the parent's signals stop one."""
+    ignore_all_but_sigint()
     tasks: SimpleQueue[tuple[Run, bool] | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(parent, tasks.put), name="eventsync-listening", daemon=True).start()
     with leaving_on_second_signal(lambda: None):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         while task := tasks.get():
             run, is_drawn = task
             _send(parent, run(_RelayedOutput(parent, is_drawn=is_drawn)))
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
 
 def _listen(parent: Connection, put: Callable[[Any], None]) -> None:

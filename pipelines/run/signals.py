@@ -51,10 +51,11 @@ class InterruptedRunError(SyncError):
 class _Signals:
     """The signals that this process has received; there is one instance, because signals belong to the process.
 
-    `raise_interrupt`: the handler installed before ours, Python's or an orchestrator's. `on_stop`: called with the number of
-    signals instead of raising. `depth`: the number of nested blocks that handle signals.
+    `numbers`: the signals that stop it. `raise_interrupt`: the handler installed before ours, Python's or an orchestrator's.
+    `on_stop`: called with the number of signals instead of raising. `depth`: the number of nested blocks that handle signals.
     """
 
+    numbers: tuple[signal.Signals, ...] = STOPPING
     count: int = 0
     received_at: float = 0.0
     is_deferred: bool = False
@@ -95,13 +96,20 @@ def raise_if_stopped() -> None:
         _SIGNALS.raise_interrupt(signal.SIGINT, None)
 
 
+def ignore_all_but_sigint() -> None:
+    """Let only SIGINT stop this process. Processes that it starts do not inherit this, unlike a blocked signal."""
+    _SIGNALS.numbers = (signal.SIGINT,)
+    for number in set(STOPPING) - {signal.SIGINT}:
+        signal.signal(number, lambda _number, _frame: None)
+
+
 @contextmanager
 def signals_deferred() -> Iterator[None]:
     """Defer signals until a block `signals_raised` inside, or until the end. Does nothing outside the main thread."""
     if not _is_main():
         yield
         return
-    former = {number: signal.getsignal(number) for number in STOPPING}
+    former = {number: signal.getsignal(number) for number in _SIGNALS.numbers}
     was_deferred, raise_interrupt = _SIGNALS.is_deferred, _SIGNALS.raise_interrupt
     _SIGNALS.is_deferred = True
     _SIGNALS.depth += 1
@@ -111,7 +119,7 @@ def signals_deferred() -> Iterator[None]:
         is_others = callable(handler) and getattr(handler, "__module__", "") != _ENTRY
         _SIGNALS.raise_interrupt = handler if callable(handler) and is_others else signal.default_int_handler
     try:
-        for number in STOPPING:
+        for number in _SIGNALS.numbers:
             signal.signal(number, _SIGNALS.handle)
         yield
         _SIGNALS.is_deferred = was_deferred
@@ -220,9 +228,9 @@ def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words
     first_at: float | None = None
     while byte := reader.recv(1):
         at = time.monotonic()
-        if byte[0] in STOPPING and first_at is not None and at - first_at > _SAME_PRESS_S:
+        if byte[0] in _SIGNALS.numbers and first_at is not None and at - first_at > _SAME_PRESS_S:
             break
-        if byte[0] in STOPPING and first_at is None:
+        if byte[0] in _SIGNALS.numbers and first_at is None:
             first_at = at
             if not is_over.wait(_UNNOTICED_S) and not _SIGNALS.count:
                 # It came in the very moment in which the main thread began to wait in C. The same signal ends that wait.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -17,8 +17,13 @@ RUN_ID = "run-of-the-ui"
 @dataclass(slots=True)
 class Webserver:
     url: str = ""
-    is_followed: bool = False
-    """Whether a client has asked for the status of a run."""
+    launched: int = 0
+    followed: set[str] = field(default_factory=set)
+    """The runs whose status a client has asked for."""
+
+    @property
+    def is_followed(self) -> bool:
+        return bool(self.followed)
 
 
 @contextmanager
@@ -27,13 +32,16 @@ def dagster_webserver(status: str) -> Iterator[Webserver]:
     webserver = Webserver()
 
     def answer(_: BaseHTTPRequestHandler, body: bytes) -> Answer:
-        query = json.loads(body)["query"]
+        asked = json.loads(body)
+        query = asked["query"]
         data: dict[str, Any] = {"version": "1.13.0"}
         if "launchPipelineExecution" in query:
-            data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": RUN_ID}}}
+            run_id = f"{RUN_ID}-{webserver.launched}" if webserver.launched else RUN_ID
+            webserver.launched += 1
+            data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": run_id}}}
         elif "runOrError" in query:
             data = {"runOrError": {"__typename": "Run", "status": status}}
-            webserver.is_followed = True
+            webserver.followed.add(asked["variables"]["id"])
         return Answer(json.dumps({"data": data}).encode())
 
     with answering_by(answer) as webserver.url:

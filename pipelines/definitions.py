@@ -29,6 +29,7 @@ from pipelines.orchestration.automation import (
     schedules_of_job,
 )
 from pipelines.orchestration.dagster_private import own_job
+from pipelines.orchestration.together import due_feeds_job, shared_schedules, sharing
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
@@ -56,6 +57,8 @@ def defs() -> dg.Definitions:
     settings = current_settings()
     configure_logs(settings)
     job = own_job()
+    if job == names.DUE_FEEDS_JOB:  # its steps load the mapping files of their feeds themselves
+        return dg.Definitions(jobs=[due_feeds_job(settings, lambda: open_context(settings))])
     if group := names.group_of_job(job):
         built = build_definitions(settings, lambda: open_context(settings), wanted=[group])
         if any(one.name == job for one in built.jobs or ()):
@@ -77,7 +80,10 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
+    broken = broken_feeds(folder)
+    shared = sharing(folder.feeds, (one.schedule for one in broken))
+    together = {feed for feeds in shared.values() for feed in feeds}
+    parts = [broken_definitions(broken), history_definitions(), shared_schedules(shared, settings, open_run_context)]
     for mapping in folder.feeds:
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
@@ -87,14 +93,15 @@ def build_definitions(
         )
         assets = feed_assets(mapping, open_run_context, settings.state_kind)
         sensors = feed_sensors(mapping, settings.access)
-        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=feed_schedules(mapping), sensors=sensors))
+        schedules = feed_schedules(mapping) if mapping.feed not in together else []
+        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=schedules, sensors=sensors))
         parts.append(backfill_definitions(mapping, open_run_context))
-    shared = dg.Definitions(
+    common = dg.Definitions(
         executor=dg.in_process_executor,
         resources={"options": LaunchOptions.configure_at_launch()},
         sensors=notices_sensors(folder, settings, open_run_context),
     )
-    return dg.Definitions.merge(*parts, shared)
+    return dg.Definitions.merge(*parts, common)
 
 
 @dataclass(frozen=True, slots=True)

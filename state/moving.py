@@ -21,7 +21,20 @@ from state.ledger.accounts import READS_COMPARED
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
 from state.ledger.reads import DuplicateIndex
 from state.opening import opened_database
-from state.tables import BACKFILL, EARLIER, ENTRY, KNOWN_AS, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
+from state.tables import (
+    BACKFILL,
+    EARLIER,
+    ENTRY,
+    KNOWN_AS,
+    LEASE,
+    METADATA,
+    PROBLEM,
+    ROW_DIGESTS,
+    RUN,
+    SCOPE,
+    SHARD_RUN,
+    SIDE_BY_SIDE,
+)
 
 MOVER = "eventsync state migrate"
 """The holder's name that other runs see while a move holds their feeds."""
@@ -88,7 +101,7 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
         if connection.execute(at_new).first() is not None:
             problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
             raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
-        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):
+        for table in (ROW_DIGESTS, PROBLEM, SHARD_RUN, RUN, LEASE):
             connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
         connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
         rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}

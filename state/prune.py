@@ -17,7 +17,7 @@ from state.backfills import BackfillState
 from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
 from state.ledger.accounts import READS_COMPARED
-from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE
+from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE, SHARD_RUN
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
@@ -84,9 +84,13 @@ def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator
             while count:
                 with writing(engine) as connection:
                     # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
-                    connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
+                    leases = select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).order_by(LEASE.c.shard)
+                    connection.execute(leases.with_for_update()).all()
                     which = old(connection, scope_id, before)
                     oldest = select(key).where(which).order_by(key).limit(_PAGE)
+                    if table is RUN:
+                        of_runs = SHARD_RUN.c.run_id.in_(select(RUN.c.id).where(which, key.in_(oldest)))
+                        connection.execute(delete(SHARD_RUN).where(SHARD_RUN.c.scope_id == scope_id, of_runs))
                     emptied = delete(table) if table in (PROBLEM, RUN) else update(table).values(answer=None)
                     count = connection.execute(emptied.where(which, key.in_(oldest))).rowcount
                 yield name, count

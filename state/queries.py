@@ -21,14 +21,15 @@ from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
+from state.ledger.shards import ShardRecord, read_shards
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The holder of a feed's lease. If `expires_at` is past, or `is_gone` (its process ended on this host), the next run takes
-    over.
+    """The holder of the lease of a feed, or of one of its shards (0: the feed). If `expires_at` is past, or `is_gone` (its
+    process ended on this host), the next run takes over.
     """
 
     name: str
@@ -37,13 +38,14 @@ class LeaseHolder:
     acquired_at: datetime
     expires_at: datetime
     is_gone: bool = False
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """The record of one run; steps that it did not reach are None. `notices`: messages about the service as a whole.
 
-    `pace`: its speed, in numbers; empty if it sent nothing.
+    `pace`: its speed, in numbers; empty if it sent nothing. `shards`: its parts, if several workers published it.
     """
 
     book: FeedScope
@@ -64,6 +66,7 @@ class RunRecord:
     pace: Mapping[str, float] = field(default_factory=dict)
     standing: Mapping[Waiting, standing.OpenRows] | None = None
     """What waited for a person at its end; None for runs of earlier versions."""
+    shards: tuple[ShardRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class FeedStatus:
     """The status of one feed. `counts`: entries by state. Of the drift that waits for a person (`drifted`), `to_publish` are
     drafts that the source calls published, `cancelled` cancelled events, `returned` rows whose events were removed. `waiting`:
     what waits for a person, by the names of `rows --state`; `set_aside`: what a person has ignored, also in `counts`.
-    `last_read`: the last run that read the source. `slices_left`: of open backfills.
+    `last_read`: the last run that read the source. `slices_left`: of open backfills. `workers`: all holders of leases: one, or
+    one for each shard at work; `lease`: the first of them.
     """
 
     book: FeedScope
@@ -89,6 +93,7 @@ class FeedStatus:
     cancelled: int = 0
     slices_left: int = 0
     returned: int = 0
+    workers: tuple[LeaseHolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +171,13 @@ class LedgerQueries:
         """Return one run, None if it has no record."""
         run = _of(_RUNS, destination, feed).where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
-            row = connection.execute(run).one_or_none()
-        return None if row is None else _run(row)
+            return next(_runs(connection, run), None)
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, newest first."""
         runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
         with reading(self._engine) as connection:
-            return tuple(_run(row) for row in connection.execute(runs))
+            return tuple(_runs(connection, runs))
 
     def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
@@ -328,8 +332,8 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
     states: dict[str, int] = dict(map(tuple, connection.execute(counts)))
     waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
-    last_read = None if read is None else _run(read)
+    run, last_read = (next(_runs(connection, which), None) for which in (last, last.where(RUN.c.read_account.is_not(None))))
+    workers = tuple(_holders(connection, scope.id))
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
@@ -337,15 +341,16 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
         to_publish=waiting.drifts.get(DriftKind.TO_PUBLISH, 0),
         vanished=waiting.vanished.count,
         gate=read_gate(connection, scope.id),
-        lease=_lease(connection, scope.id),
+        lease=workers[0] if workers else None,
         last_whole_read=scope.last_whole_read,
-        last_run=None if run is None else _run(run),
+        last_run=run,
         waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
         set_aside=count_entries(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
         cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
         returned=waiting.drifts.get(DriftKind.RETURNED, 0),
+        workers=workers,
     )
 
 
@@ -359,12 +364,12 @@ def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None
     return {ProblemKind.REJECTED.value: count} if count else {}
 
 
-def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
-    row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).one_or_none()
-    if row is None:
-        return None
-    is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
-    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
+def _holders(connection: Connection, scope_id: int) -> Iterator[LeaseHolder]:
+    held = select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "").order_by(LEASE.c.shard)
+    for row in connection.execute(held):
+        is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
+        host = row.host.partition(" ")[0]
+        yield LeaseHolder(row.holder, host, row.pid, row.acquired_at, row.expires_at, is_gone, row.shard)
 
 
 def _last_staged(connection: Connection, scope_id: int) -> str:
@@ -373,7 +378,13 @@ def _last_staged(connection: Connection, scope_id: int) -> str:
     return "" if run is None else str(run.id)
 
 
-_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
+_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys()) - {"shards"}
+
+
+def _runs(connection: Connection, query: Select[Any]) -> Iterator[RunRecord]:
+    for row in connection.execute(query).all():
+        shards = read_shards(connection, row.scope_id, row.id) if row.shards > 1 else ()
+        yield replace(_run(row), shards=shards)
 
 
 def _run(row: _Row) -> RunRecord:
@@ -430,12 +441,3 @@ def last_came(engine: Engine, destination: str, silent: Collection[int], beside:
     with reading(engine) as connection:
         rows = connection.execute(select(SCOPE.c.feed, came).where(SCOPE.c.destination == destination)).all()
     return {FeedName(feed): at for feed, at in rows if at is not None}
-
-
-def last_read_rows(engine: Engine, destination: str) -> Mapping[FeedName, int]:
-    """Return how many rows the last read of each feed had; feeds that were never read are absent."""
-    latest = select(RUN.c.read_account).where(RUN.c.scope_id == SCOPE.c.id, RUN.c.read_account.is_not(None))
-    read = latest.order_by(RUN.c.started_at.desc()).limit(1).scalar_subquery().label("read")
-    with reading(engine) as connection:
-        rows = connection.execute(select(SCOPE.c.feed, read).where(SCOPE.c.destination == destination)).all()
-    return {FeedName(feed): load_read(account).read for feed, account in rows if account is not None}

@@ -365,14 +365,37 @@ class SyncRun(Row, table=True):
     notices: str = Field(default="[]", sa_type=PlainText)
     pace: str = Field(default="{}", sa_type=PlainText)
     standing: str | None = Field(default=None, sa_type=PlainText)
+    shards: int = Field(default=1, sa_column_kwargs={"server_default": "1"})
+
+
+class ShardRun(Row, table=True):
+    """One shard of a run of several workers: its worker's progress, account and speed; `started_at` is None before it begins."""
+
+    __table_args__ = (sa.ForeignKeyConstraint(["scope_id", "run_id"], ["sync_run.scope_id", "sync_run.id"]),)
+
+    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
+    run_id: str = Field(primary_key=True, sa_type=PlainText)
+    shard: int = Field(primary_key=True)
+    started_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    outcome: str | None = Field(default=None, sa_type=PlainText)
+    exit_code: int | None = None
+    message: str = Field(default="", sa_type=PlainText)
+    publish_account: str | None = Field(default=None, sa_type=PlainText)
+    pace: str = Field(default="{}", sa_type=PlainText)
+    dagster_run_id: str | None = Field(default=None, sa_type=PlainText)
 
 
 class LeaseRow(Row, table=True):
-    """The lease of a feed. The row is permanent, so that `token` only grows; a free lease has no holder."""
+    """The lease of a feed (shard 0), or of one of its `shards`. The row is permanent, so that `token` only grows over all of a
+    feed's leases; a free lease has no holder.
+    """
 
     __tablename__ = "lease"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
+    shard: int = Field(default=0, primary_key=True)
+    shards: int = 1
     token: int = Field(sa_type=BIG_ID)
     holder: str = Field(sa_type=PlainText)
     host: str = Field(sa_type=PlainText)
@@ -451,6 +474,7 @@ SIDE_BY_SIDE: sa.Table = METADATA.tables["side_by_side"]
 ROW_DIGESTS: sa.Table = METADATA.tables["row_digest_part"]
 PROBLEM: sa.Table = METADATA.tables["problem_row"]
 RUN: sa.Table = METADATA.tables["sync_run"]
+SHARD_RUN: sa.Table = METADATA.tables["shard_run"]
 LEASE: sa.Table = METADATA.tables["lease"]
 EARLIER: sa.Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: sa.Table = METADATA.tables["route_pace"]

@@ -1,5 +1,5 @@
-"""The lease: the exclusive right to stage and publish a feed, with a heartbeat and a fencing token that every transaction
-checks first.
+"""The lease: the exclusive right to stage and publish a feed or to publish one shard of it, with a heartbeat and a fencing
+token that every transaction checks first.
 
 On PostgreSQL the heartbeat's age is measured by the database's clock, so that hosts need not agree on the time.
 """
@@ -20,18 +20,17 @@ from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import psutil
 import structlog
-from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, func, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, and_, func, insert, literal, null, select, true, update
 
 from mappings.errors import SyncError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
-from state.database import free_pages, insert_if_new, writing
-from state.enums import Phase
+from state.database import free_pages, writing
 from state.errors import HeldByAnotherError, LeaseLostError
-from state.tables import LEASE, RUN
+from state.tables import ENTRY, LEASE, RUN
 
 LEASE_TTL_S = 60.0
 HEARTBEAT_S = LEASE_TTL_S / 6
@@ -43,7 +42,34 @@ _LAST_BEAT_S = 0.5
 _LONG = 0.25
 """The share of the lease's time from which a transaction counts as long."""
 _START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
+_TAKEOVERS = 0x6C65617365 << 16
+"""The first of the keys of our advisory locks: "lease" in ASCII, then the feed's number."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Shard(NamedTuple):
+    """The share of a feed's entries that one worker publishes, by entry id: the `number`-th of `of` shares.
+
+    Number 0 is the whole feed, which a stage, a run of one worker and a person's decision need.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    @property
+    def has(self) -> ColumnElement[bool]:
+        """The condition for the entries of the shard."""
+        return ENTRY.c.id % self.of == self.number - 1 if self.number else true()
+
+    def excludes(self, other: Shard) -> bool:
+        """Return whether the two may not be held at the same time."""
+        return not (self.number and other.number) or self.number == other.number or self.of != other.of
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.of}"
+
+
+WHOLE = Shard()
 
 
 def seconds_since_boot() -> float:
@@ -140,7 +166,7 @@ def own_clock(engine: Engine, now: Callable[[], datetime]) -> LeaseClock:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to stage and publish one feed, until it is released or expires.
+    """The right to stage and publish one feed, or to publish a shard of it, until it is released or expires.
 
     `token` is larger than that of every earlier lease of the feed. Leaving the block releases the lease.
     """
@@ -182,29 +208,55 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
         )
 
 
-def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) -> Lease:
-    """Take the lease of a feed that is free, or whose holder has expired or died on this host.
+def acquire(
+    engine: Engine,
+    scope_id: int,
+    holder: Holder,
+    clock: LeaseClock,
+    shard: Shard = WHOLE,
+    check: Callable[[Connection], None] = lambda _connection: None,
+) -> Lease:
+    """Take the lease of a feed, or of a shard of it, from holders that have expired or died on this host.
 
-    Raises `HeldByAnotherError` while another run holds it.
+    Those of the whole feed and of its shards exclude each other, and so do shards of different numbers. An expired lease that
+    would exclude this one is fenced off: its holder can write nothing more. `check`: raises an error if the lease is no longer
+    wanted. Raises `HeldByAnotherError` while one is held.
     """
     now = server_now() if clock.is_servers else null()
-    read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id)
+    read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id).order_by(LEASE.c.shard)
     with writing(engine) as connection:
-        if connection.execute(read).one_or_none() is None:  # read without a lock: an insert would wait for the holder
-            times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), clock.now())
-            free = {"scope_id": scope_id, "token": 0, "holder": "", "host": "", "pid": 0, "process_started": 0.0, **times}
-            connection.execute(insert_if_new(connection, LEASE), free)
-        for _ in range(5):  # its holder may have renewed it meanwhile, or another run may have been faster
-            seen = connection.execute(read).one()
-            if not is_free(seen, clock.now):
-                raise held_by(seen)
-            beat = clock.heartbeat()
-            taken = {"token": seen.token + 1, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
-            taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"]}
-            is_as_seen = (LEASE.c.token == seen.token, LEASE.c.heartbeat_at == seen.heartbeat_at)
-            if connection.execute(update(LEASE).where(LEASE.c.scope_id == scope_id, *is_as_seen).values(**taken)).rowcount == 1:
-                return Lease(engine, scope_id, seen.token + 1, clock)
-        raise held_by(seen)
+        if clock.is_servers:  # takeovers one by one; renewals do not wait for it
+            connection.execute(select(func.pg_advisory_xact_lock(_TAKEOVERS + scope_id)))
+        check(connection)
+        for _ in range(5):  # a holder may have renewed its lease meanwhile
+            rows = connection.execute(read).all()
+            others = [row for row in rows if row.holder and shard.excludes(Shard(row.shard, row.shards))]
+            if held := next((row for row in others if not is_free(row, clock.now)), None):
+                raise held_by(held)
+            if all(_fence(connection, row) for row in others):
+                break
+        else:
+            raise held_by(others[0])
+        beat, token = clock.heartbeat(), max((row.token for row in rows), default=0) + 1
+        taken = {"token": token, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
+        taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"], "shards": shard.of}
+        key = {"scope_id": scope_id, "shard": shard.number}
+        is_known = any(row.shard == shard.number for row in rows)
+        is_own = and_(*(LEASE.c[name] == value for name, value in key.items()))
+        connection.execute(update(LEASE).where(is_own).values(**taken) if is_known else insert(LEASE).values(**key, **taken))
+        return Lease(engine, scope_id, token, clock)
+
+
+def _fence(connection: Connection, seen: Row[*tuple[Any, ...]]) -> bool:
+    """End an expired lease; return False if its holder has renewed it since it was read."""
+    names = ("scope_id", "shard", "token", "heartbeat_at")
+    is_as_seen = (LEASE.c[name] == getattr(seen, name) for name in names)
+    return connection.execute(update(LEASE).where(*is_as_seen).values(holder="")).rowcount == 1
+
+
+def end_if_free(connection: Connection, seen: Row[*tuple[Any, ...]], clock: LeaseClock) -> bool:
+    """End a lease that has expired or whose holder died; return whether it is free."""
+    return not seen.holder or (is_free(seen, clock.now) and _fence(connection, seen))
 
 
 def is_free(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
@@ -296,7 +348,9 @@ class LeaseKeeper:
 
 @dataclass(frozen=True, slots=True)
 class FencedTransaction:
-    """The context of a run's transactions: its `run_id` and lease `token`, the feed's scope, and the clocks."""
+    """The context of a run's transactions: its `run_id` and lease `token`, the feed's scope, the clocks, and the run's share of
+    the entries.
+    """
 
     engine: Engine
     scope_id: int
@@ -306,6 +360,7 @@ class FencedTransaction:
     token: int
     now: Callable[[], datetime]
     lease_clock: LeaseClock
+    shard: Shard = WHOLE
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -324,13 +379,6 @@ class FencedTransaction:
     def key(self, row_key: RowKey, revision: int = 0) -> IdempotencyKey:
         """Return the row's idempotency key, a pure function of its arguments: a lost ledger leads to the same keys again."""
         return idempotency_key(self.namespace, self.feed, row_key, revision=revision)
-
-    def take_over(self, connection: Connection) -> None:
-        """Close the records of killed runs: an open record needs the lease, which this run holds."""
-        columns = {"finished_at": self.now(), "phase": Phase.FINISHED.value, "outcome": "lost"}
-        message = f"the process was killed; run {self.run_id} continues"
-        others = (RUN.c.scope_id == self.scope_id, RUN.c.id != self.run_id, RUN.c.finished_at.is_(None))
-        connection.execute(update(RUN).where(*others).values(**columns, message=message))
 
     def note(self, connection: Connection, **columns: object) -> None:
         """Update the run's record."""

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnClause, Connection, Row, Select, and_, bindparam, t
 
 from state.errors import StateDamagedError
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest revision in `versions`; a constant, so that a current database opens without importing Alembic."""
 OLDEST = "0002"
 """The schema of version 0.1, from which every upgrade starts."""

@@ -27,9 +27,9 @@ from pipelines.orchestration.automation import (
     history_definitions,
     notices_sensors,
     schedules_of_job,
+    shard_sensors,
 )
 from pipelines.orchestration.dagster_private import own_job
-from pipelines.orchestration.together import due_feeds_job, shared_schedules, sharing
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
@@ -57,8 +57,6 @@ def defs() -> dg.Definitions:
     settings = current_settings()
     configure_logs(settings)
     job = own_job()
-    if job == names.DUE_FEEDS_JOB:  # its steps load the mapping files of their feeds themselves
-        return dg.Definitions(jobs=[due_feeds_job(settings, lambda: open_context(settings))])
     if group := names.group_of_job(job):
         built = build_definitions(settings, lambda: open_context(settings), wanted=[group])
         if any(one.name == job for one in built.jobs or ()):
@@ -80,10 +78,7 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    broken = broken_feeds(folder)
-    shared = sharing(folder.feeds, (one.schedule for one in broken))
-    together = {feed for feeds in shared.values() for feed in feeds}
-    parts = [broken_definitions(broken), history_definitions(), shared_schedules(shared, settings, open_run_context)]
+    parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
     for mapping in folder.feeds:
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
@@ -92,16 +87,15 @@ def build_definitions(
             description=f"Stage and publish {mapping.feed}.",
         )
         assets = feed_assets(mapping, open_run_context, settings.state_kind)
-        sensors = feed_sensors(mapping, settings.access)
-        schedules = feed_schedules(mapping) if mapping.feed not in together else []
-        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=schedules, sensors=sensors))
+        sensors = [*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)]
+        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=feed_schedules(mapping), sensors=sensors))
         parts.append(backfill_definitions(mapping, open_run_context))
-    common = dg.Definitions(
+    shared = dg.Definitions(
         executor=dg.in_process_executor,
         resources={"options": LaunchOptions.configure_at_launch()},
         sensors=notices_sensors(folder, settings, open_run_context),
     )
-    return dg.Definitions.merge(*parts, common)
+    return dg.Definitions.merge(*parts, shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if IS_WORKING:
     from mappings.strict import written
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import one_feed
-    from pipelines.cli.output.console import Output, counted, document_from, worst
+    from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
     from pipelines.cli.run_report import RunReport, report_from_outcome, sent_in, show_report
     from pipelines.clock import monotonic_s, new_backfill_id, now
@@ -28,7 +28,7 @@ if IS_WORKING:
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
     from pipelines.run.empty_slices import EmptySlices
     from pipelines.run.options import RunOptions, Window
-    from pipelines.run.outcome import ExitCode, RunOutcome
+    from pipelines.run.outcome import ExitCode, RunOutcome, worst
     from pipelines.run.service import require_service
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged

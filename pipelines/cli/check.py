@@ -16,7 +16,8 @@ if IS_WORKING:
     from pipelines.before_serving import missing_settings
     from pipelines.cli.feed_files import SharedFile, folder_of, mapping_or_error, shared_file
     from pipelines.cli.findings import CheckedFile, find, is_sound
-    from pipelines.cli.output.console import Output, counted, worst
+    from pipelines.cli.output.console import Output, counted
+    from pipelines.run.outcome import worst
     from pipelines.settings import Settings, current_settings
 
 FeedsOrFiles = Annotated[

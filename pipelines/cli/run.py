@@ -9,10 +9,11 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -36,6 +37,7 @@ if IS_WORKING:
     from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
+    from mappings.yaml.loader import load_feed
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
@@ -48,17 +50,16 @@ if IS_WORKING:
         read_line,
         rejections_table,
         spelt,
-        worst,
     )
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import Task, WorkerPool
     from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
-    from pipelines.run.context import BACKFILL, RunContext, open_context
+    from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
-    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of
+    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of, worst
     from pipelines.run.publish import PublishReport, outcome_of_publish
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
@@ -67,6 +68,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
+    from state.ledger.lease import Shard
     from state.ledger.standing import FeedScope, Standing
     from state.moving import rehearsal_copy
     from state.opening import existing_database
@@ -97,6 +99,10 @@ def run(  # the options of the surface
     as_of: AsOf = None,
     wait: Wait = False,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Run this many feeds at a time.")] = 1,
+    shards: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Publish each feed with up to N processes (default: `publish: shards` of its file)."),
+    ] = None,
     no_dagster: NoDagster = False,
     as_json: AsJson = False,
 ) -> int:
@@ -118,6 +124,8 @@ def run(  # the options of the surface
         eventsync run lisbon-agenda --accept rejected
         # Every feed of the folder, four at a time
         eventsync run --all --jobs 4
+        # A feed with very many new rows, published by four processes
+        eventsync run lisbon-agenda --shards 4
         # What a run on that day would have done
         eventsync run lisbon-agenda --dry-run --as-of 2026-04-01
 
@@ -127,7 +135,7 @@ def run(  # the options of the surface
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
     asked = {"limit": limit, "stage_only": stage_only, "publish_only": publish_only, "full": full, "wait": wait}
-    options = options_of(keys=keys, accept=accept, status=status, **asked)
+    options = options_of(keys=keys, accept=accept, status=status, shards=shards, **asked)
     output, reports = Output(json=as_json), list[RunReport]()
     with leaving_on_second_signal(lambda: output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=reports))):
         try:
@@ -341,8 +349,22 @@ class Launcher:
                 from pipelines.definitions import build_definitions  # Dagster takes seconds to import
 
                 wanted = {mapping.feed for mapping in feeds}
-                self._definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
+                self._definitions = build_definitions(settings, self._open_context, wanted=wanted)
         return self._definitions
+
+    @contextmanager
+    def _open_context(self, bar: Progress | None = None) -> Iterator[RunContext]:
+        """Open a run context that publishes shards in worker processes, which advance the bar."""
+
+        def spread(mapping: FeedMapping, run_id: str, launched_by: str, shards: int) -> None:
+            work = partial(publish_in_worker, mapping.path, RunIdentity(run_id, launched_by))
+            parts = [Shard(number, shards) for number in range(1, shards + 1)]
+            tasks = [Task(str(part), partial(work, part)) for part in parts]
+            for _ in WorkerPool(shards, self.output, [__name__], bar or Progress()).run(tasks):
+                pass
+
+        with open_context(self.settings, self.output.aside) as context:
+            yield replace(context, spread=spread)
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         """Run each feed's job in this process, on the Dagster instance of the UI; yield their reports."""
@@ -372,7 +394,8 @@ class Launcher:
             preload += ["pipelines.before_serving:main", "pipelines.definitions", "pipelines.launcher"]
         run_ids = {str(mapping.feed): str(uuid4()) for mapping in feeds}
         work = partial(run_in_worker, options=self.options, as_of=self.as_of, uses_dagster=uses_dagster)
-        tasks = [Task(mapping.feed, partial(work, mapping, run_ids[mapping.feed])) for mapping in feeds]
+        # A mapping cannot be pickled: the classes of its steps are made at run time.
+        tasks = [Task(mapping.feed, partial(work, mapping.path, mapping.feed, run_ids[mapping.feed])) for mapping in feeds]
         with open_context(self.settings) as context:  # creates the state DB before several processes need it
             for task, report in WorkerPool(self.jobs, self.output, preload).run(tasks):
                 lost = (InterruptedRunError if is_stop_asked() else SyncError)(_LOST, hint=_CONTINUE)
@@ -389,11 +412,20 @@ class Launcher:
 
     def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)
-        with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
+        with output.progress(self.title or mapping.feed) as bar, self._open_context(bar) as context:
             watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
             as_of = as_of_moment(self.as_of, mapping) if self.as_of else None
             result = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
             return report_of(context, mapping.feed, run_id, result.outcome)
+
+    def _wait_for_shards(self, context: RunContext, feed: FeedName, run_id: str) -> None:
+        """Wait until the record of a run of several shards is closed."""
+        is_said, destination = False, context.settings.destination
+        while (record := LedgerQueries(context.engine).run(destination, feed, run_id)) and record.shards and not record.outcome:
+            if not is_said:
+                self.output.aside(f"{feed}: the first shard has ended; waiting for the others, which Dagster's daemon launches")
+                is_said = True
+            time.sleep(PATIENCE_S)  # noqa: TID251  # other processes are at work
 
     def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
         waiting, at_work = deque(feeds), dict[str, FeedMapping]()
@@ -411,7 +443,11 @@ class Launcher:
                 with signals_raised():
                     run_id, status = next(ended)
                 with open_context(self.settings) as context:
-                    report = report_of(context, at_work.pop(run_id).feed, run_id, dagster_status=status)
+                    feed = at_work[run_id].feed
+                    with signals_raised():
+                        self._wait_for_shards(context, feed, run_id)
+                    report = report_of(context, feed, run_id, dagster_status=status)
+                del at_work[run_id]
                 if report.exit_code == ExitCode.INTERRUPTED:
                     waiting.clear()
                 launch_next()
@@ -424,18 +460,33 @@ class Launcher:
                 yield report_from_outcome(mapping.feed, run_id, left_alone)
 
 
+def publish_in_worker(path: Path, identity: RunIdentity, shard: Shard, output: Output) -> RunReport:
+    """Publish one shard of a run in a worker process; every error becomes its report."""
+    settings = current_settings()
+    configure_logs(settings)
+    try:
+        with output.progress(str(shard)) as bar, open_context(settings, output.aside) as context:
+            watcher = Watcher(settled=bar.advance)
+            outcome = FeedRun(context, load_feed(path), identity, watcher=watcher, shard=shard).run().outcome
+    except SyncError as error:
+        outcome = outcome_of(error)
+    except KeyboardInterrupt:
+        outcome = outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE))
+    return report_from_outcome(str(shard), identity.run_id, outcome)
+
+
 def run_in_worker(
-    mapping: FeedMapping, run_id: str, output: Output, *, options: RunOptions, as_of: str | None, uses_dagster: bool
+    path: Path, feed: str, run_id: str, output: Output, *, options: RunOptions, as_of: str | None, uses_dagster: bool
 ) -> RunReport:
     """Run one feed in a worker process; every error becomes its report."""
     settings = current_settings()
     configure_logs(settings)
     try:
-        return Launcher(settings, options, output, as_of=as_of).run_one(mapping, run_id, uses_dagster=uses_dagster)
+        return Launcher(settings, options, output, as_of=as_of).run_one(load_feed(path), run_id, uses_dagster=uses_dagster)
     except SyncError as error:
-        return report_from_outcome(mapping.feed, run_id, outcome_of(error))
+        return report_from_outcome(feed, run_id, outcome_of(error))
     except KeyboardInterrupt:
-        return report_from_outcome(mapping.feed, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
+        return report_from_outcome(feed, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
 
 
 _CONTINUE = "run the same command again to continue"

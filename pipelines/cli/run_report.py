@@ -27,6 +27,7 @@ from pipelines.cli.output.console import (
 from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
 from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
+from state.ledger.shards import ShardRecord
 from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RunRecord
 
@@ -45,7 +46,7 @@ class Run(TypedDict):
     """A run as recorded in the state DB. `read` and `publish` balance; null: the run did not reach this step, or has not ended.
 
     `pace`: figures of the sending speed. `standing`: the entries that waited for a person when the run ended, by the value of
-    `rows --state`; null for runs of versions before 0.2.
+    `rows --state`; null for runs of versions before 0.2. `shards`: its parts, if several workers published it.
     """
 
     feed: str
@@ -65,6 +66,7 @@ class Run(TypedDict):
     notices: Sequence[str]
     pace: Mapping[str, float]
     standing: Mapping[Waiting, OpenRows] | None
+    shards: Sequence[ShardRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class RunReport:
 
     `notices`: findings about the service or source as a whole. `held`: likely copies that no person has ignored; `vanished`: rows
     that this read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again;
-    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup.
+    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup;
+    `shards`: the parts of a run that several workers published.
     """
 
     feed: str
@@ -95,6 +98,7 @@ class RunReport:
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
     unmapped: tuple[Unmapped, ...] = ()
+    shards: tuple[ShardRecord, ...] = ()
 
 
 _SHOWN = 10
@@ -165,6 +169,7 @@ def report_from(record: RunRecord) -> RunReport:
         rejections=stage.rejections if stage else (),
         notices=record.notices,
         pace=record.pace,
+        shards=record.shards,
     )
 
 
@@ -224,7 +229,8 @@ def _lines(report: RunReport) -> Iterator[str]:
     if report.skipped:
         yield f"left out: {counts_line(report.skipped)}"
     if report.publish:
-        yield publish_line(report.publish)
+        workers = f" (by {len(report.shards)} workers)" if report.shards else ""
+        yield f"{publish_line(report.publish)}{workers}"
     also = {"newly gone from the source": report.vanished}
     also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
     if noticed := ", ".join(f"{count:,} {what}" for what, count in also.items() if count):

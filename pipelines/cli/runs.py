@@ -17,9 +17,9 @@ if IS_WORKING:
     from mappings.row_key import FeedName
     from mappings.strict import written
     from pipelines.cli.output.console import Output, rejections_table
-    from pipelines.cli.run_report import Run, run_document, show_run
+    from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
     from pipelines.cli.state_reader import StateReader, open_state
-    from state.ledger.accounts import StageReport
+    from state.ledger.accounts import PublishAccount, StageReport
     from state.queries import RunRecord
 
 RunOrFeed = Annotated[
@@ -36,7 +36,7 @@ def runs(
     limit: Annotated[int, typer.Option(min=1, help="At most this many runs, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> int:
-    """List past runs with their accounts; or show one run in detail, or each feed of a run that several feeds shared.
+    """List past runs with their accounts; or show one run in detail.
 
     For example:
 
@@ -54,9 +54,9 @@ def runs(
         if run is not None and feed is None and reader.scopes_of(run):
             run, feed = None, run
         name = None if feed is None else reader.feed_name(feed)
-        runs = reader.runs(name, limit) if run is None else _found(reader, run, name)
-        if run is not None and len(runs) == 1:
-            return _show_one(output, runs[0])
+        if run is not None:
+            return _show_one(output, _found(reader, run, name))
+        runs = reader.runs(name, limit)
         elsewhere = reader.elsewhere_sentence()
     output.document(PastRuns(runs=[run_document(one) for one in runs]))
     for one in runs:
@@ -83,11 +83,12 @@ if IS_WORKING:
 _SEARCHED = 5_000
 _REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")
 _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
+_ACCOUNT_COLUMNS = ("owed", "delivered", "not accepted", "pending")
 _REASONS_SHOWN = 20
 
 
-def _found(reader: StateReader, word: str, feed: FeedName | None) -> Sequence[RunRecord]:
-    """Return the run with this id, or with an id that begins so: one record for each of its feeds.
+def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
+    """Return the run with this id, or with an id that begins so.
 
     Raises:
         ConfigError: no run, or more than one, matches.
@@ -97,10 +98,10 @@ def _found(reader: StateReader, word: str, feed: FeedName | None) -> Sequence[Ru
     if not exact:
         hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
         raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
-    if len({(run.run_id, run.book.destination) for run in exact}) > 1:
+    if len(exact) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
         raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id, or add --feed")
-    return exact
+    return exact[0]
 
 
 def _show_one(output: Output, run: RunRecord) -> int:
@@ -108,6 +109,8 @@ def _show_one(output: Output, run: RunRecord) -> int:
     output.document(OneRun(**run_document(run), stage=stage))
     show_run(output, run)
     output.note(f"service: {run.book.destination.replace('#', ', namespace ')}", _time(run), indent=2)
+    if run.shards:
+        output.table("shards", *shards_table(run))
     if stage is None:
         return 0
     counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, past events": stage.past}
@@ -126,6 +129,21 @@ def _show_one(output: Output, run: RunRecord) -> int:
             "the first held rows", _HELD_COLUMNS, [(shown_place(row.origin), row.row_key, row.twin_key) for row in stage.held]
         )
     return 0
+
+
+def shards_table(run: RunRecord) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """Return the columns, one line per shard, and the sum as the last line."""
+    accounts = [*((one.shard, one.outcome or ("at work" if one.started_at else "not begun"), one.publish) for one in run.shards)]
+    counts = [(*head, *(_of_account(account))) for *head, account in [*accounts, ("all", run_outcome(run), run.publish)]]
+    return ("shard", "outcome", *_ACCOUNT_COLUMNS), counts
+
+
+def _of_account(account: PublishAccount | None) -> Sequence[object]:
+    others = ("refused", "blocked", "uncertain", "conflict")
+    if account is None:
+        return [""] * len(_ACCOUNT_COLUMNS)
+    sent = account.delivered + account.delivered_unconfirmed
+    return account.new + account.carried_over, sent, sum(getattr(account, name) for name in others), account.pending
 
 
 def _time(run: RunRecord) -> str:

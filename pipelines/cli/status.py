@@ -78,7 +78,7 @@ class FeedStanding(TypedDict):
     `help`: what to do about them.
 
     `set_aside`: entries that a person has ignored; `gate`: whether staged rows may be published; `lease`: who holds the feed;
-    `runs`: the last ones; `slices_left`: of open backfills.
+    `workers`: all who do, one for each shard at work; `runs`: the last ones; `slices_left`: of open backfills.
     """
 
     feed: str
@@ -94,6 +94,7 @@ class FeedStanding(TypedDict):
     set_aside: int
     gate: Gate
     lease: LeaseHolder | None
+    workers: Sequence[LeaseHolder]
     last_whole_read: int | None
     slices_left: int
     runs: Sequence[Run]
@@ -159,7 +160,9 @@ def _counts(counts: Mapping[str, int] | Mapping[EntryState, int]) -> str:
 def _notes(status: FeedStatus) -> Iterator[str]:
     """Yield short notes on a feed: its lease, its brakes, rows and slices left."""
     if status.lease is not None:
-        yield "its run was killed, the next one takes over" if status.lease.is_gone else f"held by {status.lease.name}"
+        others = f" and {len(status.workers) - 1} more" if len(status.workers) > 1 else ""
+        is_gone = all(worker.is_gone for worker in status.workers)
+        yield "its run was killed, the next one takes over" if is_gone else f"held by {status.lease.name}{others}"
     if not status.gate.is_open:
         yield "sending is stopped: " + (", ".join(status.gate.brakes) or "the last read did not end")
     if pending := status.counts[EntryState.PENDING]:
@@ -186,8 +189,8 @@ def _lines(status: FeedStatus) -> Iterator[str]:
     yield "brakes: none stops the feed" if status.gate.is_open else f"brakes: sending is stopped: {status.gate.reason}"
     if status.slices_left:
         yield f"backfill: {status.slices_left:,} slices left: `eventsync backfill {feed} --list` shows them, --resume continues"
-    if (lease := status.lease) is None:
+    if not status.workers:
         yield "held by: no run"
-    else:
+    for lease in status.workers:
         gone = "; this process has died: the next run takes over" if lease.is_gone else ""
         yield f"held by: {lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC{gone}"

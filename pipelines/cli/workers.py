@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pkgutil import resolve_name
@@ -45,12 +45,13 @@ class Task:
 @dataclass(slots=True)
 class WorkerPool:
     """Runs tasks in at most `most` processes at a time. `preload`: modules to import before these are forked, and functions
-    to call, as `module:function`.
+    to call, as `module:function`. `bar`: what all tasks advance, instead of a bar with a line for each.
     """
 
     most: int
     output: Output
     preload: Sequence[str] = ()
+    bar: Progress | None = None
     _at_work: dict[Connection, tuple[Task, Progress]] = field(default_factory=dict)
     _is_stopping: bool = False
 
@@ -60,14 +61,12 @@ class WorkerPool:
         After a signal, or a report of an interrupted run, no further task is begun, and those at work are stopped.
         """
         waiting = deque(tasks)
-        with (
-            _ForkServer(self.preload) as server,
-            self.output.progress(counted(len(waiting), "feed"), len(waiting)) as bar,
-        ):
+        own = self.output.progress(counted(len(waiting), "feed"), len(waiting))
+        with _ForkServer(self.preload) as server, own if self.bar is None else nullcontext(self.bar) as bar:
 
             def begin_next(worker: Connection) -> None:
                 task = waiting.popleft()
-                self._at_work[worker] = task, bar.line(task.name)
+                self._at_work[worker] = task, bar.line(task.name) if self.bar is None else bar
                 _send(worker, (task.run, bar.is_drawn))
 
             for _ in range(min(self.most, len(waiting))):
@@ -84,8 +83,9 @@ class WorkerPool:
                             self.output.aside(sentence)
                         case _:
                             del self._at_work[worker]
-                            line.remove()
-                            bar.advance()
+                            if self.bar is None:
+                                line.remove()
+                                bar.advance()
                             if message and message.exit_code == ExitCode.INTERRUPTED and not self._is_stopping:
                                 self._stop()
                             if waiting and not self._is_stopping:
@@ -126,13 +126,33 @@ class _ForkServer:
     """A process without threads that forks a worker for each connection it is sent. It and the workers end with the block."""
 
     preload: Sequence[str]
-    _process: subprocess.Popen[bytes] = field(init=False)
-    _requests: socket.socket = field(init=False)
+    _process: subprocess.Popen[bytes] | None = None
+    _requests: socket.socket | None = None
     _workers: list[Connection] = field(default_factory=list)
 
     def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._workers:
+            connection.close()
+        if self._process and self._requests:
+            self._requests.close()
+            self._process.wait()
+
+    def fork(self) -> Connection:
+        """Return the connection to a new worker; it is at its end if there is none."""
+        if self._requests is None or self._process is None or self._process.poll() is not None:
+            self._requests = self._start()
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):
+            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
+        self._workers.append(Connection(mine.detach()))
+        return self._workers[-1]
+
+    def _start(self) -> socket.socket:
         """Start the process in its own session, with signals blocked: they are the parent's to pass on."""
-        self._requests, theirs = socket.socketpair()
+        mine, theirs = socket.socketpair()
         fd = theirs.fileno()
         command = [sys.executable, "-m", __name__, str(fd), *self.preload]
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -143,21 +163,7 @@ class _ForkServer:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.close()
-        self._requests.close()
-        self._process.wait()
-
-    def fork(self) -> Connection:
-        """Return the connection to a new worker; it is at its end if there is none."""
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):
-            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
-        self._workers.append(Connection(mine.detach()))
-        return self._workers[-1]
+        return mine
 
 
 class _RelayedProgress(Progress):

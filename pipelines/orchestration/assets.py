@@ -14,7 +14,7 @@ No `from __future__ import annotations` here: Dagster reads the annotations of a
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -44,6 +44,9 @@ from pipelines.run.stage import UNCHANGED, Staged
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
+from state.ledger.accounts import PublishAccount, sum_of
+from state.ledger.lease import Shard
+from state.ledger.shards import ShardRecord
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
@@ -102,13 +105,19 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
         " no bookmark moves, and no row counts as vanished.",
     )
     publish_only: bool = Field(default=False, description="Only send what is staged; the brakes named above are accepted.")
+    shards: int | None = Field(
+        default=None, description="Publish with this many workers; for feeds whose mapping file has `publish: shards`."
+    )
+    part: dict[str, str] = Field(default={}, description="Set by the sensor of a feed with shards: the one to publish.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
         """Return the options as `RunOptions`; an unknown brake fails the run before anything is read."""
-        same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only")}
+        same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only", "shards")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
         status = "draft" if self.as_draft else None
-        return RunOptions.model_validate({**same, **lists, "status": status, "window": self.window or None})
+        return RunOptions.model_validate(
+            {**same, **lists, "status": status, "window": self.window or None, "part": self.part or None}
+        )
 
 
 @contextmanager
@@ -173,7 +182,7 @@ def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
     """Build the three assets of one feed, in a group of its name; `state_kind`: the kind of database that rows are staged in."""
-    feed, code = mapping.feed, code_version(mapping)
+    feed, code = mapping.feed, mapping.digest.hex()[:12]
     group, owners = names.group_of(feed), names.owners_of(mapping.owner)
     source_key, staged_key, published_key = (dg.AssetKey([feed, name]) for name in ("source", "staged", "published"))
 
@@ -213,11 +222,6 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
     return _source(mapping, source_key, open_run_context), staged, published
 
 
-def code_version(mapping: FeedMapping) -> str:
-    """Return the code version of a feed's assets: an edited mapping shows as unsynced."""
-    return mapping.digest.hex()[:12]
-
-
 def stage_feed(
     context: StepContext, mapping: FeedMapping, open_run_context: OpenContext, options: RunOptions
 ) -> tuple[dg.MaterializeResult[Any], dg.Failure | None]:
@@ -245,16 +249,23 @@ def publish_feed(
     """Publish what is staged of a feed; return what `published` shows."""
     key = dg.AssetKey([mapping.feed, "published"])
     with as_failures(context), open_run_context() as run_context:
-        result = FeedRun(run_context, mapping, _identity(context), options).publish()
+        run, part = FeedRun(run_context, mapping, _identity(context), options), options.part
+        if part:
+            run = replace(run, identity=replace(run.identity, run_id=part.run), shard=Shard(part.number, part.of))
+        result = run.publish()
         _log(context, result.outlook.notices)
         if result.cause is not None:
             raise result.cause
         counts, differing = _waiting_rows(run_context, mapping)
+        record = LedgerQueries(run_context.engine).run(run_context.settings.destination, mapping.feed, run.identity.run_id)
     outcome = outcome_of_publish(result, mapping)
     if outcome.message:
         log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
         log("%s: %s", outcome.name, replaced(outcome.text))
     metadata = _waiting_first(counts, result) | _published_metadata(result) | _waiting_metadata(counts, differing)
+    if record and record.shards:
+        metadata |= _shards_metadata(record.shards)
+        metadata["shard"] = f"{part.number if part else 1} of {len(record.shards)}"
     return dg.MaterializeResult(
         asset_key=key,
         metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),
@@ -391,6 +402,20 @@ def _published_metadata(published: PublishReport) -> dict[str, Any]:
     if published.outlook.notices:
         counts["notices"] = _list(published.outlook.notices)
     return counts
+
+
+def _shards_metadata(shards: Sequence[ShardRecord]) -> dict[str, Any]:
+    """Return the counts of all shards that have ended, so that the plots show the feed, and a table of the shards."""
+    account = sum_of(one.publish for one in shards if one.publish) or PublishAccount()
+    table = [
+        {
+            "shard": str(one.shard),
+            "outcome": one.outcome or "not ended",
+            "delivered": str(one.publish.delivered if one.publish else 0),
+        }
+        for one in shards
+    ]
+    return {**asdict(account), "dagster/row_count": account.delivered, "shards": _table(table)}
 
 
 def _publish_results(

@@ -25,7 +25,7 @@ from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb
 from state.errors import HeldByAnotherError
-from state.ledger.lease import Lease, LeaseKeeper, seconds_since_boot
+from state.ledger.lease import WHOLE, Lease, LeaseKeeper, Shard, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
 from state.opening import opened_database
@@ -40,6 +40,10 @@ Report = Callable[[str], None]
 """Print a sentence for the person who watches the run."""
 
 
+Spread = Callable[[FeedMapping, str, str, int], None]
+"""Publish a feed's run in so many shards, and return when all their processes have ended. The texts: its id and launcher."""
+
+
 def _log(sentence: str) -> None:
     structlog.get_logger().info("report", sentence=sentence)
 
@@ -50,7 +54,8 @@ class RunContext:
     watches.
 
     `leaves_traces`: write rows back into sheets and store snapshots of sources; false in a dry run. `as_of`: the time that
-    decides what is past and what is within a horizon, if not the clock's.
+    decides what is past and what is within a horizon, if not the clock's. `spread`: publishes a run's shards in worker processes;
+    None: the run publishes the first one, and an orchestrator starts the others.
     """
 
     settings: Settings
@@ -61,6 +66,7 @@ class RunContext:
     telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
     as_of: datetime | None = None
+    spread: Spread | None = None
 
     @property
     def notes(self) -> ServiceNotes:
@@ -90,21 +96,25 @@ class RunContext:
         return run_async(ask)
 
     @contextmanager
-    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
-        """Hold the feed's lease during the block, with signals deferred; if `is_patient`, wait for another run to end.
+    def lease(
+        self, mapping: FeedMapping, holder: str, shard: Shard = WHOLE, run_id: str = "", *, is_patient: bool
+    ) -> Iterator[LeaseKeeper]:
+        """Hold the lease of the feed, or of a run's shard, during the block, with signals deferred; wait for it if `is_patient`.
 
         Raises:
             HeldByAnotherError: another run holds it, and `is_patient` is false.
         """
-        with signals_deferred(), LeaseKeeper(self._acquire(mapping, holder, is_patient=is_patient), seconds_since_boot) as lease:
-            yield lease
+        with signals_deferred():
+            acquired = self._acquire(mapping, holder, shard, run_id, is_patient=is_patient)
+            with LeaseKeeper(acquired, seconds_since_boot) as lease:
+                yield lease
 
-    def _acquire(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
+    def _acquire(self, mapping: FeedMapping, holder: str, shard: Shard, run_id: str, *, is_patient: bool) -> Lease:
         """Acquire the lease. A scheduled run always waits for a slice of a backfill; the backfill lets waiting runs go first."""
         reported = ""
         while True:
             try:
-                return self.ledger(mapping).acquire_lease(holder)
+                return self.ledger(mapping).acquire_lease(holder, shard, run_id)
             except HeldByAnotherError as held:
                 if not (is_patient or (was_launched_by(holder, SCHEDULE) and was_launched_by(held.holder, BACKFILL))):
                     raise

@@ -9,7 +9,7 @@ import io
 import json as json_module
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -252,13 +252,6 @@ def counts_line(counts: Mapping[str, int]) -> str:
 
 _READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
-SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
-"""Exit codes, gravest first; the first one that occurred is the command's."""
-
-
-def worst(codes: Collection[int]) -> int:
-    """Return the gravest of several exit codes, 0 if there are none."""
-    return next((code for code in SEVERITY if code in codes), 0)
 
 
 def read_line(counts: Mapping[str, int]) -> str:

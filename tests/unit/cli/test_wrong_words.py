@@ -10,7 +10,7 @@ import pytest
 from fsspec.spec import AbstractFileSystem
 from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, SECRET, Desk, holds
 
-from pipelines.cli.output.console import worst
+from pipelines.run.outcome import worst
 
 DAYS = f"backfill {FEED} --from 2031-05-02 --to"
 BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"

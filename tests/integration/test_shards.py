@@ -1,0 +1,145 @@
+"""One feed published by several processes: what they share balances, and their deaths lose and double nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+import pytest
+from integration.desk import Command, Desk, assert_delivered, lines, untidy_runs
+from integration.service import Service
+from integration.waiting import pause, until
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from state.ledger.lease import FRESH_S
+
+pytestmark = pytest.mark.slow
+ROWS = 900
+KILLS = 14
+SHARDS = ("--shards", "4")
+KILLED, LOST, HELD = -signal.SIGKILL, 1, 4
+
+
+def at_work(desk: Desk) -> dict[int, int]:
+    """The processes that publish a shard, by its number."""
+    feeds = desk.command("status", "--json").document["feeds"]
+    return {worker["shard"]: worker["pid"] for feed in feeds for worker in feed["workers"] if worker["shard"]}
+
+
+def killable(run: Command) -> Iterator[int]:
+    """The run's process and those that work for it."""
+    with suppress(psutil.NoSuchProcess):
+        yield run.pid
+        yield from (child.pid for child in psutil.Process(run.pid).children(recursive=True))
+
+
+def test_shards_are_published_by_processes_of_their_own_and_the_run_is_their_sum(any_desk: Desk, service: Service) -> None:
+    service.switch(latency_ms=200)
+    any_desk.source(lines(ROWS))
+    run = any_desk.start_run(*SHARDS)
+    until(lambda: len(at_work(any_desk)) == 4, what="four shards at work")
+    assert len({*at_work(any_desk).values(), run.pid}) == 5
+    held = any_desk.run(code=HELD)
+    assert "shard" in held.run["message"]
+    service.switch(latency_ms=0)
+    said = run.ended(0).run
+    assert (said["publish"]["new"], said["publish"]["delivered"]) == (ROWS, ROWS)
+    assert [shard["publish"]["delivered"] for shard in said["shards"]] == [ROWS // 4] * 4
+    assert_delivered(any_desk, service, ROWS)
+    shown = any_desk.command("runs", said["run_id"], code=0)
+    assert "by 4 workers" in shown.out
+    assert any_desk.run(*SHARDS, code=0).run["shards"] == [], "nothing is owed"
+
+
+def test_a_feed_with_few_rows_a_limit_or_chosen_keys_is_not_divided(desk: Desk, service: Service) -> None:
+    desk.edit("publish:\n", "publish:\n  shards: 8\n")
+    desk.run_with(lines(199), code=0)
+    desk.source(lines(600))
+    assert desk.run("--limit", "300", "--accept", "new", code=0).run["shards"] == []
+    assert "shards cannot be combined" in desk.run("--limit", "3", *SHARDS, code=2).words
+    assert service.outcomes() == {"created": 499}
+
+
+def test_processes_that_are_killed_at_random_lose_and_double_nothing(any_desk: Desk, service: Service) -> None:
+    dice, kills = random.Random(18), 0
+    service.switch(latency_ms=250)
+    any_desk.source(lines(ROWS))
+    while True:
+        run = any_desk.start_run(*SHARDS, "--wait")
+        while not run.has_ended and kills < KILLS:
+            pause(dice.uniform(0.2, 0.9))
+            family = [*killable(run)]
+            if len(family) > 1 or dice.random() < 0.1:
+                with suppress(ProcessLookupError):
+                    os.kill(dice.choice(family), signal.SIGKILL)
+                kills += 1
+        if kills >= KILLS:
+            service.switch(latency_ms=0)
+        said = run.ended()
+        assert said.code in {0, KILLED, LOST}, said.words
+        if said.code == LOST:
+            assert "ended early: its rows stay pending" in said.words
+        if said.code == 0:
+            break
+    assert_delivered(any_desk, service, ROWS)
+    assert {len(bodies) for bodies in service.bodies().values()} == {1}
+    assert service.outcomes()["created"] == len(service.bodies()) == ROWS
+    assert set(service.outcomes()) <= {"created", "replayed"}
+    assert list(untidy_runs(any_desk)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_command_stops_all_shards_in_good_order(desk: Desk, service: Service, number: signal.Signals) -> None:
+    service.switch(latency_ms=300)
+    desk.source(lines(ROWS))
+    run = desk.start_run(*SHARDS)
+    until(lambda: len(at_work(desk)) == 4 and len(service.requests()) > 20)
+    run.signal(number)
+    said = run.ended(130).run
+    assert [shard["outcome"] for shard in said["shards"]] == ["interrupted"] * 4
+    assert said["publish"]["delivered"] == len(service.events())
+    service.switch(latency_ms=0)
+    desk.run(*SHARDS, code=0)
+    assert service.outcomes() == {"created": ROWS}
+
+
+@pytest.mark.slow(about_s=30)
+def test_a_shard_that_was_stopped_for_longer_than_its_lease_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
+    desk = desk_on_postgres
+    service.switch(latency_ms=500)
+    desk.source(lines(ROWS))
+    first = desk.start_run(*SHARDS)
+    until(lambda: len(at_work(desk)) == 4 and len(service.requests()) > 20)
+    stopped = psutil.Process(at_work(desk)[3])
+    until(lambda: is_stopped_between_transactions(stopped, desk))
+    service.switch(latency_ms=0)
+    desk.run("--wait", code=0)
+    before = service.last_number()
+    pause(FRESH_S)  # the process's own clock, which nothing else makes go on
+    stopped.resume()
+    said = first.ended(LOST)
+    assert "shard 3 of 4: ended early" in said.run["message"]
+    assert "taken this feed over" in said.err
+    assert service.last_number() == before, "not even what it had claimed"
+    assert_delivered(desk, service, ROWS)
+    assert list(untidy_runs(desk)) == []
+
+
+def is_stopped_between_transactions(process: psutil.Process, desk: Desk) -> bool:
+    """Stop a worker and let its lease expire, as far as the state DB knows; one that is at work there goes on."""
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED)
+    times = ", ".join(f"{name} = {name} - interval '1 hour'" for name in ("heartbeat_at", "expires_at"))
+    try:
+        with desk.books.engine.begin() as connection:
+            connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
+            connection.execute(text(f"UPDATE lease SET {times} WHERE pid = {process.pid}"))
+    except OperationalError:  # the worker holds the lock
+        process.resume()
+        return False
+    return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
 import textwrap
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
@@ -29,8 +32,7 @@ from pipelines.orchestration.automation import (
     schedules_of_job,
     shard_sensors,
 )
-from pipelines.orchestration.dagster_private import own_job
-from pipelines.run.context import OpenContext, open_context
+from pipelines.run.context import OpenContext, RunContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
@@ -47,22 +49,95 @@ _NAME: TypeAdapter[str] = TypeAdapter(FeedText)
 _SCHEDULE = TypeAdapter(Schedule)
 
 
-@dg.definitions
-def defs() -> dg.Definitions:
-    """Build the definitions from the environment, when Dagster loads the location (not at import).
+class FeedRepository(dg.RepositoryData):
+    """The definitions of the folder of feeds, built when Dagster asks for them, not at import.
 
-    A run's own process builds only the definitions of its feed, if known: loading hundreds of feeds takes seconds.
+    A feed's jobs are resolved among its own assets: Dagster's time for one job grows with the assets it is resolved among. While
+    nothing else was asked for, a feed's job is built from its own mapping file, so that a run's process loads no other feed.
     """
-    keep_private()
-    settings = current_settings()
-    configure_logs(settings)
-    job = own_job()
-    if group := names.group_of_job(job):
-        built = build_definitions(settings, lambda: open_context(settings), wanted=[group])
-        if any(one.name == job for one in built.jobs or ()):
-            return built
-    is_strict = bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
-    return build_definitions(settings, lambda: open_context(settings), is_strict=is_strict)
+
+    @cached_property
+    def _settings(self) -> Settings:
+        keep_private()
+        settings = current_settings()
+        configure_logs(settings)
+        return settings
+
+    @cached_property
+    def _parts(self) -> Sequence[dg.RepositoryDefinition]:
+        """The definitions of each feed, and last those that belong to no feed."""
+        is_strict = bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
+        with _nothing_collected():
+            parts = _definitions_of_folder(self._settings, self._open_run_context, is_strict=is_strict)
+            return [one.get_repository_def() for one in parts]
+
+    @cached_property
+    def _jobs(self) -> Mapping[str, dg.JobDefinition]:
+        """All jobs by name, with Dagster's implicit job of all assets in place of those of each feed."""
+        with _nothing_collected():
+            assets, checks = (
+                dict.fromkeys(one.values()) for one in (self.get_assets_defs_by_key(), self.get_asset_checks_defs_by_key())
+            )
+            whole = dg.Definitions(assets=[*assets], asset_checks=[*checks], executor=dg.in_process_executor)
+            parts = [whole.get_repository_def(), *self._parts]
+            owners = {name: part for part in reversed(parts) for name in part.job_names}
+            return {name: part.get_job(name) for name, part in owners.items()}
+
+    def _open_run_context(self) -> AbstractContextManager[RunContext]:
+        return open_context(self._settings)
+
+    def get_job(self, job_name: str) -> dg.JobDefinition:
+        """Return a job; load only its feed, unless all are loaded."""
+        group = names.group_of_job(job_name)
+        if group and "_parts" not in vars(self):
+            alone = build_definitions(self._settings, self._open_run_context, wanted=[group])
+            if alone.get_repository_def().has_job(job_name):
+                return alone.resolve_job_def(job_name)
+        if job_name not in self._jobs:
+            raise dg.DagsterInvariantViolationError(f"there is no job {job_name}: no mapping file has its feed")
+        return self._jobs[job_name]
+
+    def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
+        """Return the jobs of all feeds."""
+        return [*self._jobs.values()]
+
+    def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:
+        """Return the schedules of all feeds."""
+        return [one for part in self._parts for one in part.schedule_defs]
+
+    def get_all_sensors(self) -> Sequence[dg.SensorDefinition]:
+        """Return the sensors of all feeds."""
+        return [one for part in self._parts for one in part.sensor_defs]
+
+    def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
+        """Return the assets of all feeds."""
+        return {key: one for part in self._parts for key, one in part.assets_defs_by_key.items()}
+
+    def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]:
+        """Return the checks that are defined apart from their assets."""
+        return {key: one for part in self._parts for key, one in part.asset_checks_defs_by_key.items()}
+
+    def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:
+        """Return the options of a run."""
+        return self._parts[-1].get_top_level_resources()
+
+    def get_env_vars_by_top_level_resource(self) -> Mapping[str, AbstractSet[str]]:
+        """Return the environment variables that those options come from."""
+        return self._parts[-1].get_env_vars_by_top_level_resource()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep the garbage collector from the definitions, which stay: it would take a third of the time to build them."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+defs = dg.RepositoryDefinition(names.REPOSITORY, repository_data=FeedRepository())
 
 
 def build_definitions(
@@ -75,10 +150,20 @@ def build_definitions(
     Raises:
         MappingFileError: the first broken file, if `is_strict` (for `dagster definitions validate`).
     """
+    return dg.Definitions.merge(*_definitions_of_folder(settings, open_run_context, is_strict=is_strict, wanted=wanted))
+
+
+def _definitions_of_folder(
+    settings: Settings, open_run_context: OpenContext, *, is_strict: bool, wanted: Collection[str] = ()
+) -> Sequence[dg.Definitions]:
+    """Build the definitions of each feed, and last those that belong to no feed."""
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
+    common = dg.Definitions(executor=dg.in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
+    notices = dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context))
+    rest = dg.Definitions.merge(broken_definitions(broken_feeds(folder)), history_definitions(), notices, common)
+    parts: list[dg.Definitions] = []
     for mapping in folder.feeds:
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
@@ -86,16 +171,14 @@ def build_definitions(
             tags={names.FEED_TAG: mapping.feed},
             description=f"Stage and publish {mapping.feed}.",
         )
-        assets = feed_assets(mapping, open_run_context, settings.state_kind)
-        sensors = [*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)]
-        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=feed_schedules(mapping), sensors=sensors))
-        parts.append(backfill_definitions(mapping, open_run_context))
-    shared = dg.Definitions(
-        executor=dg.in_process_executor,
-        resources={"options": LaunchOptions.configure_at_launch()},
-        sensors=notices_sensors(folder, settings, open_run_context),
-    )
-    return dg.Definitions.merge(*parts, shared)
+        feed = dg.Definitions(
+            assets=feed_assets(mapping, open_run_context, settings.state_kind),
+            jobs=[job],
+            schedules=feed_schedules(mapping),
+            sensors=[*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)],
+        )
+        parts.append(dg.Definitions.merge(feed, backfill_definitions(mapping, open_run_context), common))
+    return [*parts, rest]
 
 
 @dataclass(frozen=True, slots=True)

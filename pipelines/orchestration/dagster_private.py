@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
-from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.events import RunFailureReason
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
@@ -39,7 +37,6 @@ __all__ = [
     "PartitionBackfill",
     "RunFailureReason",
     "WorkerStatus",
-    "own_job",
     "put_backfill",
     "set_origin",
 ]
@@ -48,15 +45,6 @@ _LOCATION = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_n
 _REPOSITORY = RemoteRepositoryOrigin(_LOCATION, names.REPOSITORY)
 ORIGIN_TAGS = {REPOSITORY_LABEL_TAG: _REPOSITORY.get_label()}
 """Tags by which the Jobs page of the UI finds the runs of a repository."""
-
-
-def own_job() -> str:
-    """Return the name of the job for which a code server spawned this process; "" in any other process, or if unknown.
-
-    Dagster passes the job as an argument of the process, with no public way to read it before the definitions are loaded.
-    """
-    arguments = vars(multiprocessing.current_process()).get("_args", ())
-    return next((one.job_name for one in arguments if isinstance(one, ReconstructableJob)), "")
 
 
 def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:

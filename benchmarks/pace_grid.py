@@ -28,7 +28,7 @@ from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from virtual_time import EPOCH, at_once, clock, now  # the tests' own clock
+from virtual_time import EPOCH, Board, at_once, clock, now  # the tests' own clock
 
 MINUTE_S, LATER_S, END_S = 60.0, 120.0, 240.0
 RUNS = 3
@@ -37,6 +37,8 @@ STALL, STALL_S = 0.01, 0.015
 """So often a request is held up on its way, and for how long: no machine is idle."""
 HEARD_S = 0.25
 """How long it takes until one worker knows of the pause that another was told of."""
+ROUND_TRIP_S = 0.005
+"""How far away the state DB is."""
 STYLES = ("seconds", "fraction", "absent")
 
 
@@ -83,19 +85,6 @@ LIMITS: dict[str, tuple[Callable[[], Meter], int]] = {
 }
 
 
-class Board:
-    """What the workers of a run share, as the state DB keeps it."""
-
-    def __init__(self) -> None:
-        self.text, self.written_s = "", 0.0
-
-    def read(self) -> tuple[str, float]:
-        return self.text, clock() - self.written_s
-
-    def change(self, turn: Callable[[str, float], str]) -> None:
-        self.text, self.written_s = turn(*self.read()), clock()
-
-
 @dataclass(slots=True)
 class Span:
     """What became of the requests of a stretch of time: how many passed, and how many were refused."""
@@ -135,7 +124,7 @@ class Run:
 
     async def _main(self) -> None:
         await asyncio.sleep(self.idle_s)
-        board = Board()
+        board = Board(away_s=ROUND_TRIP_S)
         limiters = [self._limiter(board, worker) for worker in range(self.way.workers)]
         await asyncio.gather(*(self._work(one) for one in limiters for _ in range(self.way.in_flight)))
 

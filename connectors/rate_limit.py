@@ -5,8 +5,9 @@ rate starts a little below the estimate, rises to it, stays there for a time tha
 it, slowly at first. Requests are spaced evenly (GCRA, a token bucket without a timer). No request is sent before the end of a
 pause. If its length was a guess, a single request is sent then, and the others follow once it is answered.
 
-Workers share a route through a store that each of them reads and writes a few times a second, and at once after a 429 (budget
-7): each takes slots for a short time ahead.
+Workers share a route through a store that each of them reads in the background several times a second, and writes at once after
+a 429 (budget 7). While no limit is known, no request waits for the store. Once one is, each worker takes an equal share of the
+next slots whenever it has used up its own, so that the queue of slots is a round robin.
 """
 
 from __future__ import annotations
@@ -274,22 +275,30 @@ def _round_up(seconds: float) -> float:
 
 
 _STATE = TypeAdapter(RateState)
+Transition = Callable[[RateState], RateState]
 
 
 class RateStore(Protocol):
-    """Stores the state of one route as text for its workers. Every call raises `SyncError` if it fails."""
+    """Stores the state of one route as text for its workers."""
 
-    def read(self) -> tuple[str, float]:
-        """Return the text ("" at first) and its age in seconds, which is negative after a clock was set back."""
+    async def exchange(self, write: Callable[[str, float], str | None], /) -> None:
+        """Replace the text by the result of `write` for the text ("" at first) and its age in seconds; leave it if that is None.
 
-    def change(self, write: Callable[[str, float], str], /) -> None:
-        """Replace the text atomically by the result of `write` for the text and its age."""
+        `write` is called again if another worker changes the text meanwhile, and may be called in another thread. The age is
+        negative after a clock was set back. Raises `SyncError` if the store fails.
+        """
 
 
 _MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed may have more.
-_SYNC_S = 0.18  # how old news of other workers may be when a request leaves: a pause is known to all in 250 ms (budget 7)
+_SYNC_S = 0.1  # between two looks at the store: a pause is known to all in 250 ms (budget 7)
+_IDLE_S = 2.0  # A worker that has sent nothing for so long stops looking.
 _PRESENCE_S = 1.0  # How often a worker shows that it is there.
+_AHEAD_S, _AHEAD_FOR_EACH_S = 0.3, 0.03
+"""For how long all workers together take slots ahead, and at least for each: this bounds how often the store is written."""
+_LEAD_S = 0.05  # A worker asks for more slots so long before its last one.
 _STALE_SLOT_S = 0.25  # A slot taken ahead and not used for so long is void.
+_WRITING_S = 0.25  # How long after it was computed a text may reach the store.
+_GROWTH = 1.25  # A worker that could not use its share takes as many as it used, and then more each time.
 _LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
 _STATED_SHARE = 0.98  # How much of a stated limit is used: the rest is for late timers, and requests that overtake others.
 _SAME_RATE = 0.01
@@ -354,13 +363,16 @@ class RateLimiter:
         self._began = self.clock()
         self._state = RateState(resume_at=self._began, slot_at=self._began, began=self._began)
         self._pause = Pause(timing, max_pause_s)
-        self._text: str | None = None
+        self._text, self._stored, self._own = "", self._state, self._state
         self._synced_at: float | None = None
-        self._shown_at = 0.0
+        self._shown_at = self._used_at = -inf
+        self._unsaved: list[Transition] = []
+        self._exchanging: asyncio.Task[None] | None = None
+        self._is_due, self._is_exchanged = asyncio.Event(), asyncio.Event()
         self._slots: deque[Permit] = deque()
+        self._used_slots, self._most_slots = 0, inf
+        self._wants_slots = self._is_leaving = False
         self._queue = asyncio.Lock()
-        self._waiting = 0
-        self._granted_since_sync = 0
         self._is_answered = asyncio.Event()
         self._is_answered.set()
         self._window_s = self._window_limit = 0.0
@@ -387,12 +399,14 @@ class RateLimiter:
         self._siblings.append(one)
         return one
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
         """Inform the other workers of this route and its siblings that this worker has finished."""
         for one in self._siblings:
-            one.leave()
-        if self._synced_at is not None:
-            self._change(lambda state: state, is_leaving=True)
+            await one.leave()
+        if self._store is not None and (self._unsaved or self.clock() - self._shown_at < PRESENCE_S):
+            self._is_leaving = True
+            self._is_due.set()
+            await self._start_exchanging()
 
     def close(self, cause: SyncError) -> None:
         """Close the route for `cause`; the first cause is kept."""
@@ -402,22 +416,16 @@ class RateLimiter:
         """Wait until a request may be sent, first come first served; return None once the route is `closed`. Never grants in a
         pause.
         """
-        self._waiting += 1
-        try:
-            async with self._queue:
-                while self.closed is None:
-                    await self._await_probe()
-                    self._sync()
-                    permit = self._next_permit()
-                    wait_s = max(permit.at, self._pause.resume_at) - self.clock()
-                    if wait_s > 0:
-                        await self.timing.sleep(min(wait_s, 1.0))
-                        self._sync()
-                    if wait_s <= 1.0 and self.is_valid(permit) and self.clock() >= permit.at:
-                        return self._granted(permit)
-                return None
-        finally:
-            self._waiting -= 1
+        async with self._queue:
+            while self.closed is None:
+                await self._await_probe()
+                permit = await self._next_permit()
+                wait_s = max(permit.at, self._pause.resume_at) - self.clock()
+                if wait_s > 0:
+                    await self.timing.sleep(min(wait_s, 1.0))
+                if wait_s <= 1.0 and self.is_valid(permit) and self.clock() >= permit.at:
+                    return self._granted(permit)
+            return None
 
     async def _await_probe(self) -> None:
         if not self._is_answered.is_set():
@@ -467,111 +475,135 @@ class RateLimiter:
         if rest_s and until > self._state.resume_at + _SAME_MOMENT_S:
             self._change(lambda state: state.resting(until))
 
-    def _next_permit(self) -> Permit:
-        """Return the next slot; with other workers, from the slots taken ahead since the last sync."""
-        now = self.clock()
-        if self._store is not None and self._state.is_known:
+    async def _next_permit(self) -> Permit:
+        """Return the next slot; if a limit is shared, from those taken ahead."""
+        now = self._used_at = self.clock()
+        if self._store is not None:
+            self._start_exchanging()
+            await self._is_exchanged.wait()
+        while self._store is not None and self._state.is_known:
             while self._slots and self._slots[0].at < now - _STALE_SLOT_S:
                 self._slots.popleft()
-            if not self._slots:
-                self._change(self._take_slots)
+                self._most_slots = max(self._used_slots, 1)
+            if not self._slots or self._slots[-1].at < now + _LEAD_S:
+                self._wants_slots = True
+                self._is_due.set()
             if self._slots:
                 return self._slots[0]
+            self._is_exchanged.clear()
+            self._start_exchanging()
+            await self._is_exchanged.wait()
+            now = self._used_at = self.clock()
         return Permit(self._state.slot(now), self._state.pauses, self._state.sent)
-
-    def _take_slots(self, state: RateState) -> RateState:
-        now = self.clock()
-        wanted = max(self._waiting, self._granted_since_sync)
-        self._slots.clear()
-        for _ in range(max(min(wanted, int(state.rate_at(now) * _SYNC_S)), 1)):
-            permit = Permit(state.slot(now), state.pauses, state.sent)
-            self._slots.append(permit)
-            state = state.granted(permit.at)
-        return state
 
     def _granted(self, permit: Permit) -> Permit:
         self._began = self._began if self._requests else self.clock()
         self._requests += 1
-        self._granted_since_sync += 1
         if self._pause.is_doubtful:
             self._is_answered.clear()
-        if self._slots:
+        if self._slots and self._slots[0] is permit:
             self._slots.popleft()
+            self._used_slots += 1
         else:
             self._state = self._state.granted(permit.at)
         return permit
 
-    def _sync(self) -> None:
-        """Load the changes of other workers, at most every moment; report about once a second that this worker is active."""
-        now = self.clock()
-        if self._store is None or (self._synced_at is not None and now - self._synced_at < _SYNC_S):
-            return
-        if self._synced_at is None:
-            self._change(self._take_up)
-        elif now - self._shown_at >= _PRESENCE_S:
-            self._change(lambda state: state)
-        else:
-            self._ask(lambda store: self._adopt(self._merged(*store.read())))
-        self._granted_since_sync = 0
+    def _change(self, transition: Transition) -> None:
+        """Apply `transition` to our state now, and to the shared one in the background."""
+        if self._store is not None:
+            self._own = self._own if self._unsaved else self._state
+            self._unsaved.append(transition)
+            self._start_exchanging()
+            self._is_due.set()
+        self._adopt(transition(self._state))
 
-    def _take_up(self, state: RateState) -> RateState:
+    def _start_exchanging(self) -> asyncio.Task[None]:
+        """Return the task that exchanges news; where it has just begun, ours are old until `_is_exchanged` is set."""
+        if self._exchanging is None or self._exchanging.done():
+            self._is_exchanged.clear()
+            self._exchanging = asyncio.create_task(self._keep_exchanging())
+        return self._exchanging
+
+    async def _keep_exchanging(self) -> None:
+        """Exchange news until this worker leaves or has sent nothing for a while."""
+        try:
+            while True:
+                self._is_due.clear()
+                is_leaving = self._is_leaving
+                await self._exchange(is_leaving=is_leaving)
+                self._is_exchanged.set()
+                if self._store is None or is_leaving or (not self._unsaved and self.clock() - self._used_at > _IDLE_S):
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SYNC_S):
+                        await self._is_due.wait()
+        finally:
+            self._is_exchanged.set()
+
+    async def _exchange(self, *, is_leaving: bool) -> None:
+        """Load the changes of other workers, and store ours: transitions, slots taken ahead, and that this worker is active."""
+        if self._store is None or self._sharing is None:
+            return
+        unsaved, worker, most_slots = list(self._unsaved), self._sharing.worker, self._most_slots if self._wants_slots else 0
+        own = self._own if unsaved else self._state
+        is_first, is_to_show = self._synced_at is None, self.clock() - self._shown_at >= _PRESENCE_S
+        slots: list[Permit] = []
+
+        def write(text: str, age_s: float) -> str | None:
+            now = self.clock()
+            slots.clear()
+            state = _merged(own, self._loaded(text, age_s, now))
+            self._synced_at = now
+            if is_first:
+                state = self._take_up(state, now)
+            for transition in unsaved:
+                state = transition(state)
+            if not (unsaved or is_to_show or is_leaving or (most_slots and state.is_known)):
+                return None
+            state = state.seen(worker, now, is_leaving)
+            if most_slots and state.is_known:
+                state = _take_slots(state, now, most_slots, slots)
+            self._stored, self._text = state, _STATE.dump_json(state.shifted(-now)).decode()
+            return self._text
+
+        try:
+            await self._store.exchange(write)
+        except SyncError as trouble:
+            self._store = None
+            self._slots.clear()
+            self._unsaved.clear()
+            self._sharing.on_trouble(trouble)
+            return
+        self._shown_at = self.clock() if unsaved or is_to_show or slots else self._shown_at
+        del self._unsaved[: len(unsaved)]
+        self._own = state = _merged(self._own if self._unsaved else self._state, self._stored)
+        for transition in self._unsaved:
+            state = transition(state)
+        self._adopt(state)
+        if slots and slots[0].pauses == state.pauses:
+            self._slots.extend(slots)
+            self._wants_slots, self._used_slots = False, 0
+            self._most_slots = self._most_slots * _GROWTH + 1
+
+    def _loaded(self, text: str, age_s: float, now: float) -> RateState:
+        """Return the stored state converted to our clock.
+
+        A text that is new to us is not much older than our last look, so that changes of a machine's clock have no effect.
+        """
+        if text != self._text:
+            self._text, self._stored = text, RateState()
+            with suppress(ValidationError):  # nothing yet, or what another version wrote in its own way
+                known_s = max(age_s, 0.0) if self._synced_at is None else min(max(age_s, 0.0), now - self._synced_at + _WRITING_S)
+                self._stored = _STATE.validate_json(text).shifted(now - known_s)
+        return self._stored
+
+    def _take_up(self, state: RateState, now: float) -> RateState:
         """Start with the state of other workers, or with that of an earlier run; a long pause is then verified by a request."""
-        now = self.clock()
         if any(now - seen_at < PRESENCE_S for seen_at in state.workers.values()):
             return state
         taken = state.taken_up(now)
         self._pause.is_doubtful = taken.resume_at < state.resume_at
         return taken
-
-    def _change(self, transition: Callable[[RateState], RateState], *, is_leaving: bool = False) -> None:
-        """Apply `transition` to the shared state, or to our own state without a store."""
-        changed = self._state
-
-        def write(text: str, age_s: float) -> str:
-            nonlocal changed
-            now = self.clock()
-            changed = transition(self._merged(text, age_s)).seen(self._sharing.worker if self._sharing else "", now, is_leaving)
-            self._text = _STATE.dump_json(changed.shifted(-now)).decode()
-            return self._text
-
-        if self._ask(lambda store: store.change(write)):
-            self._shown_at = self.clock()
-            self._adopt(changed)
-        else:
-            self._adopt(transition(self._state))
-
-    def _merged(self, text: str, age_s: float) -> RateState:
-        """Return the stored state converted to our clock; a text that is new to us was written after our last sync.
-
-        So changes of a machine's clock have no effect while workers send.
-        """
-        own, now = self._state, self.clock()
-        if text == self._text:
-            return own
-        self._text = text
-        try:
-            read = _STATE.validate_json(text)
-        except ValidationError:  # nothing yet, or what another version wrote in its own way
-            return own
-        known_s = max(age_s, 0.0) if self._synced_at is None else min(max(age_s, 0.0), now - self._synced_at)
-        there = read.shifted(now - known_s)
-        if there.is_known or there.pauses != own.pauses:
-            return there
-        return replace(own, workers=there.workers, resume_at=max(own.resume_at, there.resume_at))
-
-    def _ask(self, question: Callable[[RateStore], None]) -> bool:
-        """Call the store; return whether it worked. After a failure this worker continues alone."""
-        if self._store is None or self._sharing is None:
-            return False
-        try:
-            question(self._store)
-        except SyncError as trouble:
-            self._store = None
-            self._slots.clear()
-            self._sharing.on_trouble(trouble)
-            return False
-        self._synced_at = self.clock()
-        return True
 
     def _adopt(self, state: RateState) -> None:
         """Use `state` from now on; a pause in it that is new to us begins, whichever worker received the 429."""
@@ -582,3 +614,20 @@ class RateLimiter:
         cause = self._pause.begin(now, state.resume_at) if state.resume_at > now else None
         if cause is not None:
             self.close(cause)
+
+
+def _merged(own: RateState, stored: RateState) -> RateState:
+    """Return what is known in both; while no limit is known, each worker counts its own requests."""
+    if stored.is_known or stored.pauses > own.pauses:
+        return stored
+    return replace(own, workers=stored.workers, resume_at=max(own.resume_at, stored.resume_at))
+
+
+def _take_slots(state: RateState, now: float, most: float, slots: list[Permit]) -> RateState:
+    """Take an equal share of the next slots, or as many as the worker can use; return the state after them."""
+    share = state.rate_at(now) * max(_AHEAD_S / len(state.workers), _AHEAD_FOR_EACH_S)
+    for _ in range(max(int(min(share, most)), 1)):
+        permit = Permit(state.slot(now), state.pauses, state.sent)
+        slots.append(permit)
+        state = state.granted(permit.at)
+    return state

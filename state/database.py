@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -89,29 +90,35 @@ def shown_url(url: str | sa.URL) -> str:
 
 
 @contextmanager
-def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+def writing(engine: sa.Engine, *, autocommit: bool = False) -> Iterator[sa.Connection]:
     """Run one write transaction: all of it is durable when the block ends, or none of it.
 
     On SQLite it takes the write lock at once, so that it never fails half-way because of another writer; it fails if the opened
-    file was replaced. Raises `StateUnavailableError` or `StateBusyError`.
+    file was replaced. `autocommit`: each statement is a transaction of its own on PostgreSQL, and takes one round trip. Raises
+    `StateUnavailableError` or `StateBusyError`.
     """
     with _explained(engine.url), engine.connect().execution_options(**{_IS_WRITER: True}) as connection:
+        _isolate(connection, "AUTOCOMMIT" if autocommit else None)
         with connection.begin():
             yield connection
         _check_file(connection)
 
 
 @contextmanager
-def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Run one read transaction on a snapshot; it neither waits for others nor blocks them.
+def reading(engine: sa.Engine, *, autocommit: bool = False) -> Iterator[sa.Connection]:
+    """Run one read transaction on a snapshot; it neither waits for others nor blocks them. `autocommit` as for `writing`.
 
     Raises `StateUnavailableError` or `StateBusyError`.
     """
     with _explained(engine.url), engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execution_options(isolation_level="REPEATABLE READ")
+        _isolate(connection, "AUTOCOMMIT" if autocommit else "REPEATABLE READ")
         with connection.begin():
             yield connection
+
+
+def _isolate(connection: sa.Connection, level: IsolationLevel | None) -> None:
+    if level is not None and connection.dialect.name == "postgresql":
+        connection.execution_options(isolation_level=level)
 
 
 def free_pages(connection: sa.Connection) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, null, or_, select, update
 
 from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
@@ -230,10 +229,9 @@ class NoticesSent:
 
 @dataclass(frozen=True, slots=True)
 class SharedRate:
-    """The state of the rate limiters of one `route` of a `destination`: one text for all workers, changed by one at a time.
+    """The state of the rate limiters of one `route` of a `destination`: one text for all workers (optimistic locking).
 
     The clock is the database's own on PostgreSQL, and `now` (aware times) on SQLite, which only processes of one host use.
-    Every call raises `StateUnavailableError` or `StateBusyError` if the state DB fails.
     """
 
     engine: Engine
@@ -241,31 +239,30 @@ class SharedRate:
     route: str
     now: Callable[[], datetime]
 
-    def read(self) -> tuple[str, float]:
-        """Return the text ("" at first) and its age in seconds, which is negative after a clock was set back."""
-        with reading(self.engine) as connection:
-            return self._read(connection, self._row)[:2]
+    def exchange(self, compute: Callable[[str, float], str | None]) -> None:
+        """Replace the text by the result of `compute` for the text ("" at first) and its age in seconds; None leaves it.
 
-    def change(self, compute: Callable[[str, float], str]) -> None:
-        """Replace the text by the result of `compute` for the text and its age, while other workers wait."""
-        with writing(self.engine) as connection:
-            blank = {"destination": self.destination, "route": self.route, "version": 0, "pace": "", "updated_at": self.now()}
-            connection.execute(insert_if_new(connection, ROUTE_PACE), blank)
-            text, age_s, now = self._read(connection, self._row.with_for_update())
-            new = {"pace": compute(text, age_s), "version": ROUTE_PACE.c.version + 1, "updated_at": now}
-            connection.execute(update(ROUTE_PACE).where(*self._is_route).values(new))
-
-    @property
-    def _is_route(self) -> tuple[ColumnElement[bool], ...]:
-        return ROUTE_PACE.c.destination == self.destination, ROUTE_PACE.c.route == self.route
-
-    @property
-    def _row(self) -> Select[Any]:
-        return select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at).where(*self._is_route)
-
-    def _read(self, connection: Connection, query: Select[Any]) -> tuple[str, float, datetime]:
-        row = connection.execute(query).one_or_none()
-        is_server = connection.dialect.name == "postgresql"
-        clock = select(func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type))
-        now = connection.execute(clock).scalar_one() if is_server else self.now().astimezone(UTC)
-        return (row.pace, (now - row.updated_at).total_seconds(), now) if row is not None and row.pace else ("", 0.0, now)
+        `compute` is called again if another worker has changed the text meanwhile. The age is negative after a clock was set
+        back. Raises `StateUnavailableError` or `StateBusyError` if the state DB fails.
+        """
+        is_server = self.engine.dialect.name == "postgresql"
+        clock = func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type) if is_server else null()
+        is_route = ROUTE_PACE.c.destination == self.destination, ROUTE_PACE.c.route == self.route
+        query = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.version, ROUTE_PACE.c.updated_at, clock.label("now")).where(*is_route)
+        is_written = False
+        while not is_written:
+            with reading(self.engine, autocommit=True) as connection:
+                row = connection.execute(query).one_or_none()
+            if row is None:
+                blank = {"destination": self.destination, "route": self.route, "version": 0, "pace": ""}
+                with writing(self.engine, autocommit=True) as connection:
+                    connection.execute(insert_if_new(connection, ROUTE_PACE), blank | {"updated_at": self.now()})
+                continue
+            now = row.now or self.now()
+            text = compute(row.pace, (now - row.updated_at).total_seconds() if row.pace else 0.0)
+            if text is None:
+                return
+            new = {"pace": text, "version": row.version + 1, "updated_at": now}
+            with writing(self.engine, autocommit=True) as connection:
+                change = update(ROUTE_PACE).where(*is_route, ROUTE_PACE.c.version == row.version).values(new)
+                is_written = connection.execute(change).rowcount == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -65,3 +66,32 @@ def clock() -> float:
 
 def now() -> datetime:
     return EPOCH + timedelta(seconds=clock())
+
+
+@dataclass
+class Board:
+    """What the workers of a route share, `away_s` away; `asked` counts their questions. `ahead_s`: its clock minus theirs."""
+
+    text: str = ""
+    asked: int = 0
+    ahead_s: float = 0.0
+    written_s: float = 0.0
+    away_s: float = 0.0
+
+    async def exchange(self, write: Callable[[str, float], str | None]) -> None:
+        while True:
+            await asyncio.sleep(self.away_s / 2)
+            self.asked += 1
+            seen, seen_s = self.text, clock() + self.ahead_s
+            age_s = seen_s - self.written_s if seen else 0.0
+            await asyncio.sleep(self.away_s / 2)
+            text = write(seen, age_s)
+            if text is None:
+                return
+            await asyncio.sleep(self.away_s / 2)
+            is_same = self.text == seen
+            if is_same:
+                self.text, self.written_s = text, seen_s
+            await asyncio.sleep(self.away_s / 2)
+            if is_same:
+                return

@@ -59,7 +59,7 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     """
     require_service(settings)
     destination = limited_together(settings)
-    sharing = Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_unshared)
+    sharing = Sharing(lambda route: _InThread(SharedRate(engine, destination, route, now)), secrets.token_hex(4), _log_unshared)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
         http.seen = seen
@@ -70,7 +70,17 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
         try:
             yield EventApi(http, limiter=limiter, policy=bounded)
         finally:
-            limiter.leave()
+            await limiter.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class _InThread:
+    """Exchanges the shared state in a thread, so that the event loop never waits for the state DB."""
+
+    rate: SharedRate
+
+    async def exchange(self, write: Callable[[str, float], str | None]) -> None:
+        await asyncio.to_thread(self.rate.exchange, write)
 
 
 def require_service(settings: Settings) -> None:

@@ -90,22 +90,36 @@ def shared(engine: Engine, clock: Clock = now, route: str = "POST /events") -> S
     return SharedRate(engine, "https://events.example 1a2b", route, clock)
 
 
+def read(rate: SharedRate) -> tuple[str, float]:
+    found = list[tuple[str, float]]()
+    rate.exchange(lambda text, age_s: found.append((text, age_s)))
+    return found[-1]
+
+
 def test_what_one_worker_has_learned_of_a_route_the_others_read_with_its_age(engine: Engine, clock: Clock) -> None:
-    assert shared(engine, clock).read() == ("", 0.0)
-    shared(engine, clock).change(lambda _text, _age_s: "learned")
+    assert read(shared(engine, clock)) == ("", 0.0)
+    for text in ("begun", "learned"):
+        shared(engine, clock).exchange(lambda _text, _age_s, new=text: new)
     clock.turn(seconds=5)
-    text, age_s = shared(engine, clock).read()
-    assert (text, shared(engine, route="POST /media").read()[0]) == ("learned", "")
+    text, age_s = read(shared(engine, clock))
+    assert (text, read(shared(engine, route="POST /media"))[0]) == ("learned", "")
     assert age_s >= 0.0 if engine.dialect.name == "postgresql" else age_s == 5.0
 
 
 def test_changes_at_the_same_time_lose_nothing(engine: Engine) -> None:
+    together = Barrier(4)
+
     def work(_worker: int) -> None:
         for _ in range(20):
-            shared(engine).change(lambda text, _age_s: text + "x")
+            shared(engine).exchange(add)
+
+    def add(text: str, _age_s: float) -> str:
+        if not text:  # all four begin with the same one
+            together.wait(30)
+        return text + "x"
 
     four_at_once(work)
-    assert len(shared(engine).read()[0]) == 80
+    assert len(read(shared(engine))[0]) == 80
 
 
 @pytest.fixture

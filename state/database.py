@@ -6,17 +6,20 @@ The lengths of lists in statements are rounded up (`rounded`), to keep the memor
 from __future__ import annotations
 
 import os
+import select
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import IsolationLevel
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -24,6 +27,9 @@ from mappings.errors import ConfigError
 from state import errors
 from state.errors import Failure
 from state.private_files import make_private_file, narrow
+
+if TYPE_CHECKING:
+    import psycopg
 
 StateDb = sa.Engine
 """The open state DB, for callers that only pass it on."""
@@ -53,7 +59,8 @@ _POSTGRES_CONNECTION = {
     "tcp_user_timeout": 30_000,
     "options": " ".join(f"-c {name}={value}" for name, value in _POSTGRES_SETTINGS),
 }
-_IS_WRITER, _FILE = "eventsync_writer", "eventsync_file"
+_IS_WRITER, _FILE, _USED_AT = "eventsync_writer", "eventsync_file", "eventsync_used_at"
+_LONG_IDLE_S = 10.0
 
 
 def parse(url: str) -> sa.URL:
@@ -173,18 +180,40 @@ def create_engine(address: sa.URL) -> sa.Engine:
     if _is_sqlite(address):
         return _create_sqlite(address)
     try:
-        return sa.create_engine(
+        engine = sa.create_engine(
             address,
             hide_parameters=True,  # they are the partner's, and belong in no message
             isolation_level="READ COMMITTED",
-            pool_size=2,  # the drain's thread and the one that waits for it
+            pool_size=3,  # the drain's thread, the one that waits for it, and the rate limiter's
             max_overflow=3,
             pool_timeout=LOCK_WAIT_S,
-            pool_pre_ping=True,
             connect_args={name: value for name, value in _POSTGRES_CONNECTION.items() if name not in address.query},
         )
     except ImportError as error:
         raise _missing_driver(error) from error
+    sa.event.listen(engine, "checkin", _note_use)
+    sa.event.listen(engine, "checkout", _check_connection)
+    return engine
+
+
+def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info[_USED_AT] = monotonic()
+
+
+def _check_connection(connection: psycopg.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
+    """Have the pool renewed if the server has closed a connection, without `pool_pre_ping`'s round trip in each transaction.
+
+    A server that closes a connection sends something. A firewall that cuts it sends nothing, but cuts only what is idle for
+    long.
+    """
+    try:
+        arrived = select.poll()
+        arrived.register(connection, select.POLLIN)
+        if arrived.poll(0) or monotonic() - record.info.get(_USED_AT, inf) > _LONG_IDLE_S:
+            connection.execute("SELECT 1")
+            connection.rollback()
+    except connection.OperationalError as error:
+        raise InvalidatePoolError from error
 
 
 def _create_sqlite(address: sa.URL) -> sa.Engine:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -24,7 +25,7 @@ from mappings.delivery import Answer, Conflict, Refusal, Uncertain
 from mappings.errors import ConfigError
 from mappings.outcome import Cover
 from mappings.row_key import FeedName
-from state.database import writing
+from state.database import reading, writing
 from state.enums import ProblemKind
 from state.errors import Failure, StateBusyError, StateUnavailableError
 from state.ledger.ledger import Ledger
@@ -42,6 +43,17 @@ MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 
 def url(path: Path) -> str:
     return f"sqlite:///{path}"
+
+
+def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(postgres: Postgres) -> None:
+    engine, backend = open_database(postgres.fresh_url()), text("SELECT pg_backend_pid()")
+    with reading(engine) as connection:
+        closed = connection.execute(backend).scalar_one()
+    with psycopg.connect(postgres.admin_url, autocommit=True) as admin:
+        assert admin.execute("SELECT pg_terminate_backend(%s, 30000)", [closed]).fetchone() == (True,)
+    with writing(engine) as connection:
+        assert connection.execute(backend).scalar_one() != closed
+    engine.dispose()
 
 
 def test_the_migrations_end_in_the_tables_and_the_newest_is_the_one_that_opening_looks_for(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from pipelines.orchestration.automation import (
     schedules_of_job,
     shard_sensors,
 )
+from pipelines.orchestration.together import due_feeds_job, shared_schedules, sharing
 from pipelines.run.context import OpenContext, RunContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
@@ -88,6 +89,8 @@ class FeedRepository(dg.RepositoryData):
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
         """Return a job; load only its feed, unless all are loaded."""
+        if job_name == names.DUE_FEEDS_JOB and "_parts" not in vars(self):  # its steps load the files of their feeds themselves
+            return due_feeds_job(self._settings, self._open_run_context)
         group = names.group_of_job(job_name)
         if group and "_parts" not in vars(self):
             alone = build_definitions(self._settings, self._open_run_context, wanted=[group])
@@ -160,9 +163,13 @@ def _definitions_of_folder(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
+    broken = broken_feeds(folder)
+    shared = sharing(folder.feeds, (one.schedule for one in broken))
+    together = {feed for feeds in shared.values() for feed in feeds}
     common = dg.Definitions(executor=dg.in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
     notices = dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context))
-    rest = dg.Definitions.merge(broken_definitions(broken_feeds(folder)), history_definitions(), notices, common)
+    schedules = shared_schedules(shared, settings, open_run_context)
+    rest = dg.Definitions.merge(broken_definitions(broken), history_definitions(), schedules, notices, common)
     parts: list[dg.Definitions] = []
     for mapping in folder.feeds:
         job = dg.define_asset_job(
@@ -174,7 +181,7 @@ def _definitions_of_folder(
         feed = dg.Definitions(
             assets=feed_assets(mapping, open_run_context, settings.state_kind),
             jobs=[job],
-            schedules=feed_schedules(mapping),
+            schedules=feed_schedules(mapping) if mapping.feed not in together else [],
             sensors=[*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)],
         )
         parts.append(dg.Definitions.merge(feed, backfill_definitions(mapping, open_run_context), common))

@@ -441,3 +441,12 @@ def last_came(engine: Engine, destination: str, silent: Collection[int], beside:
     with reading(engine) as connection:
         rows = connection.execute(select(SCOPE.c.feed, came).where(SCOPE.c.destination == destination)).all()
     return {FeedName(feed): at for feed, at in rows if at is not None}
+
+
+def last_read_rows(engine: Engine, destination: str) -> Mapping[FeedName, int]:
+    """Return how many rows the last read of each feed had; feeds that were never read are absent."""
+    latest = select(RUN.c.read_account).where(RUN.c.scope_id == SCOPE.c.id, RUN.c.read_account.is_not(None))
+    read = latest.order_by(RUN.c.started_at.desc()).limit(1).scalar_subquery().label("read")
+    with reading(engine) as connection:
+        rows = connection.execute(select(SCOPE.c.feed, read).where(SCOPE.c.destination == destination)).all()
+    return {FeedName(feed): load_read(account).read for feed, account in rows if account is not None}

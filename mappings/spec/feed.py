@@ -134,6 +134,9 @@ class Schedule(Strict):
         alias="look_every",
         description="How often to check the source; a run starts when there is a new or changed file or sheet.",
     )
+    alone: bool = Field(
+        default=False, description="Whether the feed keeps a schedule and runs of its own, however many share its cron line."
+    )
 
     def check(self) -> None:
         if self.cron is None and self.look_every_s is None:

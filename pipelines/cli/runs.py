@@ -36,7 +36,7 @@ def runs(
     limit: Annotated[int, typer.Option(min=1, help="At most this many runs, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> int:
-    """List past runs with their accounts; or show one run in detail.
+    """List past runs with their accounts; or show one run in detail, or each feed of a run that several feeds shared.
 
     For example:
 
@@ -54,9 +54,9 @@ def runs(
         if run is not None and feed is None and reader.scopes_of(run):
             run, feed = None, run
         name = None if feed is None else reader.feed_name(feed)
-        if run is not None:
-            return _show_one(output, _found(reader, run, name))
-        runs = reader.runs(name, limit)
+        runs = reader.runs(name, limit) if run is None else _found(reader, run, name)
+        if run is not None and len(runs) == 1:
+            return _show_one(output, runs[0])
         elsewhere = reader.elsewhere_sentence()
     output.document(PastRuns(runs=[run_document(one) for one in runs]))
     for one in runs:
@@ -87,8 +87,8 @@ _ACCOUNT_COLUMNS = ("owed", "delivered", "not accepted", "pending")
 _REASONS_SHOWN = 20
 
 
-def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
-    """Return the run with this id, or with an id that begins so.
+def _found(reader: StateReader, word: str, feed: FeedName | None) -> Sequence[RunRecord]:
+    """Return the run with this id, or with an id that begins so: one record for each of its feeds.
 
     Raises:
         ConfigError: no run, or more than one, matches.
@@ -98,10 +98,10 @@ def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
     if not exact:
         hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
         raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
-    if len(exact) > 1:
+    if len({(run.run_id, run.book.destination) for run in exact}) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
         raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id, or add --feed")
-    return exact[0]
+    return exact
 
 
 def _show_one(output: Output, run: RunRecord) -> int:

@@ -126,33 +126,13 @@ class _ForkServer:
     """A process without threads that forks a worker for each connection it is sent. It and the workers end with the block."""
 
     preload: Sequence[str]
-    _process: subprocess.Popen[bytes] | None = None
-    _requests: socket.socket | None = None
+    _process: subprocess.Popen[bytes] = field(init=False)
+    _requests: socket.socket = field(init=False)
     _workers: list[Connection] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for connection in self._workers:
-            connection.close()
-        if self._process and self._requests:
-            self._requests.close()
-            self._process.wait()
-
-    def fork(self) -> Connection:
-        """Return the connection to a new worker; it is at its end if there is none."""
-        if self._requests is None or self._process is None or self._process.poll() is not None:
-            self._requests = self._start()
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):
-            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
-        self._workers.append(Connection(mine.detach()))
-        return self._workers[-1]
-
-    def _start(self) -> socket.socket:
         """Start the process in its own session, with signals blocked: they are the parent's to pass on."""
-        mine, theirs = socket.socketpair()
+        self._requests, theirs = socket.socketpair()
         fd = theirs.fileno()
         command = [sys.executable, "-m", __name__, str(fd), *self.preload]
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -163,7 +143,21 @@ class _ForkServer:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        return mine
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._requests.close()
+        self._process.wait()
+
+    def fork(self) -> Connection:
+        """Return the connection to a new worker; it is at its end if there is none."""
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):
+            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
+        self._workers.append(Connection(mine.detach()))
+        return self._workers[-1]
 
 
 class _RelayedProgress(Progress):

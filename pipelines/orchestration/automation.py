@@ -6,7 +6,7 @@ A tick is skipped, not queued, while a run of the feed is at work; a scheduled r
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,7 @@ from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
+from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX, RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG, RunFailureReason
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -78,10 +78,42 @@ def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> li
 
 def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
     """Return a reason to skip a tick if a run of the feed has not ended, else None; a backfill does not count."""
-    tags = (names.FEED_TAG, names.SHARD_TAG)
-    found = [one for tag in tags for one in instance.get_run_records(dg.RunsFilter(tags={tag: feed}, statuses=AT_WORK))]
-    runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
+    runs = [one.dagster_run for one in _records(instance, feed, AT_WORK)]
+    runs = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
+
+
+def feeds_at_work(instance: dg.DagsterInstance) -> tuple[frozenset[FeedName], frozenset[FeedName]]:
+    """Return the feeds with a run that has not ended, and those with a backfill, for which a scheduled run may have to wait."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=AT_WORK))
+    found = {(feed, run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL) for run in runs for feed in feeds_of(run)}
+    ours, backfilled = (frozenset(feed for feed, is_backfill in found if is_backfill is wanted) for wanted in (False, True))
+    return ours, backfilled
+
+
+def feed_tags(feeds: Sequence[str]) -> Mapping[str, str]:
+    """Return the tags of a run that name its feeds; if there are several, the UI hides them."""
+    if len(feeds) == 1:
+        return {names.FEED_TAG: feeds[0]}
+    return {_tag_of(feed): feed for feed in feeds}
+
+
+def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
+    """Return the feeds of a run."""
+    return [FeedName(feed) for tag, feed in run.tags.items() if tag in {names.FEED_TAG, _tag_of(feed)}]
+
+
+def _tag_of(feed: str) -> str:
+    return f"{HIDDEN_TAG_PREFIX}feed.{feed[-58:]}"  # Dagster allows 63 characters after the slash
+
+
+def _records(
+    instance: dg.DagsterInstance, feed: FeedName, statuses: Sequence[dg.DagsterRunStatus] = (), limit: int | None = None
+) -> list[dg.RunRecord]:
+    """Return the runs of a feed, alone or with others, newest first; `limit`: at most so many of either kind."""
+    filters = [dg.RunsFilter(tags={tag: feed}, statuses=statuses) for tag in (names.FEED_TAG, _tag_of(feed))]
+    found = [record for one in filters for record in instance.get_run_records(one, limit=limit)]
+    return sorted(found, key=lambda record: record.storage_id, reverse=True)
 
 
 def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
@@ -167,8 +199,9 @@ def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunR
         run_config=launch_config(RunOptions(part=part)),
         asset_selection=[dg.AssetKey([mapping.feed, "published"])],
         tags={
+            # Runs with the same feed in this tag exclude each other.
             names.FEED_TAG: f"{mapping.feed} shard {number} of {part.of}",
-            names.SHARD_TAG: mapping.feed,
+            _tag_of(mapping.feed): mapping.feed,
             names.LAUNCHED_BY_TAG: run.launched_by,
         },
     )
@@ -266,8 +299,7 @@ def _notify(
 ) -> tuple[FeedName, ...]:
     """Notify of broken files, of feeds whose runs ended or are overdue, and of notifications still due; return these feeds."""
     feeds = list(folder.feeds)
-    tags = [one.dagster_run.tags for one in ended]
-    wanted = {each.get(names.SHARD_TAG) or each.get(names.FEED_TAG, "") for each in tags} | notifier.unfinished() | set(overdue)
+    wanted = {feed for one in ended for feed in feeds_of(one.dagster_run)} | notifier.unfinished() | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
     crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
@@ -276,29 +308,50 @@ def _notify(
 
 
 def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:
-    """Return the concern that the feed's last run failed in Dagster; None if the state DB has its outcome or a retry follows."""
-    record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
+    """Return the concern that the feed's last run failed in Dagster.
+
+    None if the state DB has its outcome, if a retry follows, or if the run was interrupted, as by a restart.
+    """
+    record = next(iter(_records(instance, feed, limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
     run, queries = record.dagster_run, LedgerQueries(notifier.engine)
+    if run.tags.get(RUN_FAILURE_REASON_TAG) == RunFailureReason.UNEXPECTED_TERMINATION.value:
+        return None
     recorded = queries.run(notifier.destination, feed, run.run_id)
     if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
         return None
-    youngest = next(iter(queries.runs(destination=notifier.destination, feed=feed, limit=1)), None)
-    if youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp:
-        return None  # it has run elsewhere since, by cron for example
-    text = f"run {run.run_id} failed in Dagster: {_failure_message(instance, run.run_id)}"
+    latest = queries.runs(destination=notifier.destination, feed=feed)
+    is_shard = any(shard.dagster_run_id == run.run_id and shard.exit_code for one in latest for shard in one.shards)
+    youngest = next(iter(latest), None)
+    has_run_since = youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp
+    if is_shard or has_run_since:  # elsewhere, by cron for example
+        return None
+    message = _failure_message(instance, run, feed)
+    if message is None:
+        return None
+    text = f"run {run.run_id} failed in Dagster: {message}"
     return Concern(Cause.FAILED, text, "see the run in the Dagster UI; the state is intact: the next run continues")
 
 
-def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Return the first line of the first failed step's error in Dagster, or else the run's message."""
-    failures = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
-    for record in instance.get_records_for_run(run_id, of_type=failures, limit=1).records:
-        event = record.event_log_entry.dagster_event
+def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> str | None:
+    """Return the first line of the first failed step's error in Dagster, or else the run's message.
+
+    In a run of several feeds only the feed's own step counts; None if it succeeded.
+    """
+    ends = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+    own_step = names.step_of(feed) if run.job_name == names.DUE_FEEDS_JOB else None
+    if own_step:
+        ends.add(dg.DagsterEventType.STEP_SUCCESS)
+    for record in instance.get_records_for_run(run.run_id, of_type=ends).records:
+        entry, event = record.event_log_entry, record.event_log_entry.dagster_event
+        if own_step and entry.step_key not in {None, own_step}:
+            continue
+        if event is not None and event.is_step_success:
+            return None
         if event is not None and event.is_step_failure and event.step_failure_data.error is not None:
             return event.step_failure_data.error.message.strip().partition("\n")[0]
-        return record.event_log_entry.user_message or (event.message if event and event.message else "")
+        return entry.user_message or (event.message if event and event.message else "")
     return "no reason is recorded"
 
 

@@ -6,6 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DATA_VERSION_TAG,
+    DEFAULT_DATA_VERSION,
+    get_input_data_version_tag,
+)
 from dagster._core.events import RunFailureReason
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
@@ -14,11 +20,13 @@ from dagster._core.remote_origin import (
     RemotePartitionSetOrigin,
     RemoteRepositoryOrigin,
 )
+from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
 from dagster._core.storage.tags import (
     GRPC_INFO_TAG,
     HIDDEN_TAG_PREFIX,
     REPOSITORY_LABEL_TAG,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    RUN_FAILURE_REASON_TAG,
     WILL_RETRY_TAG,
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -30,6 +38,7 @@ __all__ = [
     "HIDDEN_TAG_PREFIX",
     "ORIGIN_TAGS",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
+    "RUN_FAILURE_REASON_TAG",
     "WILL_RETRY_TAG",
     "BulkActionStatus",
     "CheckRunHealthResult",
@@ -39,6 +48,8 @@ __all__ = [
     "WorkerStatus",
     "put_backfill",
     "set_origin",
+    "switched_off",
+    "version_tags",
 ]
 
 _LOCATION = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="pipelines.definitions"), names.LOCATION)
@@ -85,3 +96,21 @@ def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
         backfill_end_timestamp=ended.timestamp() if ended else None,
     )
     (instance.update_backfill if instance.get_backfill(backfill_id) else instance.add_backfill)(backfill)
+
+
+def switched_off(instance: dg.DagsterInstance) -> frozenset[str]:
+    """Return the names of our schedules that a person has switched off, also of those that are no longer defined."""
+    stopped = instance.all_instigator_state(
+        instigator_type=InstigatorType.SCHEDULE, instigator_statuses={InstigatorStatus.STOPPED}
+    )
+    ours = _LOCATION.location_name
+    return frozenset(one.name for one in stopped if one.origin.repository_origin.code_location_origin.location_name == ours)
+
+
+def version_tags(code_version: str, version: str, inputs: Mapping[dg.AssetKey, str | None]) -> Mapping[str, str]:
+    """Return the tags of a materialization by which the UI shows an asset with an edited mapping as unsynced.
+
+    Dagster adds them only in a step of the asset. `inputs`: the version of each input, None if it has none.
+    """
+    versions = {get_input_data_version_tag(key): version or DEFAULT_DATA_VERSION.value for key, version in inputs.items()}
+    return {CODE_VERSION_TAG: code_version, DATA_VERSION_TAG: version, **versions}

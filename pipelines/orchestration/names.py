@@ -13,9 +13,9 @@ LOCATION = "eventsync"
 REPOSITORY = "__repository__"
 """Dagster's name for the definitions of a location."""
 FEED_TAG = "eventsync/feed"
-SHARD_TAG = "eventsync/shard_of"
-"""The feed of a run that publishes one shard; its `FEED_TAG` names the shard, because runs of one feed exclude each other."""
 LAUNCHED_BY_TAG = "eventsync/launched_by"
+DUE_FEEDS_JOB = "due_feeds"
+"""The job of feeds that share a schedule. Unlike those of feeds, its name does not begin with `sync_`."""
 
 _MAIL = re.compile(r"\w[A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", re.ASCII)
 _RUN, _BACKFILL = "sync_", "backfill_"
@@ -51,3 +51,8 @@ def owners_of(owner: str) -> list[str]:
 def backfill_job_of(feed: FeedName) -> str:
     """Return the name of the job that backfills a feed."""
     return f"{_BACKFILL}{group_of(feed)}"
+
+
+def step_of(feed: FeedName) -> str:
+    """Return the key of a feed's step in a run of several feeds."""
+    return f"sync[{group_of(feed)}]"

@@ -28,6 +28,7 @@ from pipelines.definitions import CHECK, GROUP, build_definitions
 from pipelines.notices import Cause
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
+from pipelines.orchestration.together import FEWEST_FEEDS
 from pipelines.run.context import open_context
 from pipelines.settings import read_settings
 from pipelines.telemetry.metrics import GAUGES
@@ -211,7 +212,9 @@ secrets."""
 
 _LAUNCHED_BY = "What launched it: `schedule` (also for a changed source), `backfill`, `cli`, or `dagster` (the UI)."
 _TAGS = ((names.FEED_TAG, "The feed."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
-_SEQUENCES = "Each can be switched on and off in the UI."
+_SEQUENCES = f"""\
+Each can be switched on and off in the UI. {FEWEST_FEEDS} or more feeds with the same cron line and time zone have one schedule
+together, `{names.DUE_FEEDS_JOB}_` and the cron line, which starts the job `{names.DUE_FEEDS_JOB}`."""
 
 
 def write_assets() -> str:

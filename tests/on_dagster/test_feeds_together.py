@@ -1,0 +1,192 @@
+"""Feeds that share a schedule: one run for all that are due, with accounts, checks and a failure of its own for each."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from integration.desk import shell_environ
+from lookalikes.notices import webhook
+from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, schedules_of_feeds, until
+from on_dagster.test_notices_sensor import Told
+
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.orchestration import names
+from pipelines.orchestration.assets import PUBLISH_CHECKS
+from pipelines.orchestration.together import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
+from pipelines.run.context import open_context
+from pipelines.run.feed_run import FeedRun, RunIdentity
+from pipelines.run.options import BRAKE_TEXTS, RunOptions
+from state.queries import LedgerQueries, RunRecord
+
+SCHEDULE = "due_feeds_15_xby2_x_x_x_Europe_Warsaw"
+FEEDS = [f"hall-{number}" for number in range(FEWEST_FEEDS)]
+AWAY, BRAKED, HELD = "hall-3", "hall-7", "hall-11"
+CALM = MAPPING.replace("schedule: {{", "schedule: {{alone: true, ")
+
+
+@pytest.fixture
+def halls(tmp_path: Path, home: dg.DagsterInstance) -> Iterator[Desk]:
+    """As many feeds as share a schedule, with three good rows each."""
+    with desk_in(tmp_path, home) as made:
+        for feed in FEEDS:
+            made.mapping(feed, source=f"{feed}.csv")
+            write_rows(made, feed)
+        yield made
+
+
+def write_rows(desk: Desk, feed: str, *, count: int = 3, day: str = "2031-05-01") -> None:
+    lines = [f"{number},{feed} night {number},{day},19:30,concert" for number in range(count)]
+    (desk.folder / f"{feed}.csv").write_text("\n".join([HEADER, *lines]) + "\n", "utf-8")
+
+
+def tick(desk: Desk) -> list[dg.RunRequest]:
+    """The runs that the shared schedule asks for."""
+    schedule = desk.definitions().resolve_schedule_def(SCHEDULE)
+    with dg.build_schedule_context(instance=desk.instance) as context:
+        return list(schedule.evaluate_tick(context).run_requests or ())
+
+
+def feeds_of(request: dg.RunRequest) -> list[str]:
+    feeds: list[str] = request.run_config["ops"]["list_feeds"]["config"]["feeds"]
+    return feeds
+
+
+def run(desk: Desk, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+    job = desk.definitions().resolve_job_def(names.DUE_FEEDS_JOB)
+    return job.execute_in_process(instance=desk.instance, run_config=request.run_config, tags=request.tags, raise_on_error=False)
+
+
+def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """What each failed step says, by its feed."""
+    failed = [event for event in result.all_events if event.is_step_failure]
+    told = {str(event.step_key): event.step_failure_data.user_failure_data for event in failed}
+    return {feed: one.description or "" for feed in FEEDS if (one := told.get(names.step_of(FeedName(feed))))}
+
+
+def evaluated(desk: Desk, feed: str, asset: str) -> dict[str, bool]:
+    """Whether each check of an asset passed last time, as its page shows."""
+    key = dg.AssetKey([feed, asset])
+    keys = [dg.AssetCheckKey(key, name) for name in (BRAKE_TEXTS if asset == "staged" else PUBLISH_CHECKS)]
+    found = desk.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    return {one.name: record.status.value == "SUCCEEDED" for one, record in found.items()}
+
+
+def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(halls: Desk) -> None:
+    assert schedules_of_feeds(halls.definitions()) == [], "the feeds have none of their own"
+    (halls.folder / f"{AWAY}.csv").unlink()
+    write_rows(halls, BRAKED, day="someday")
+    (request,) = tick(halls)
+    assert feeds_of(request) == sorted(FEEDS)
+    job = halls.definitions().resolve_job_def(names.DUE_FEEDS_JOB)
+    halls.instance.create_run_for_job(job, run_config=request.run_config, tags=request.tags, status=dg.DagsterRunStatus.STARTED)
+    assert tick(halls) == [], "a run of these feeds is at work"
+    with open_context(halls.settings) as context, context.lease(load(halls, HELD), "run 7, launched by cli", is_patient=False):
+        result = run(halls, request)
+    said = failures(result)
+    causes = {AWAY: "there is no file", BRAKED: "3 of 3 rows rejected", HELD: "is held by run 7"}
+    assert {feed: text for feed, text in said.items() if causes.get(feed, "no other") not in text} == {}
+    assert said.keys() == causes.keys()
+    delivered = [feed for feed in FEEDS if feed not in said]
+    assert halls.titles() == sorted(f"{feed} night {number}" for feed in delivered for number in range(3))
+    for feed in delivered:
+        book = halls.book(result.run_id, feed=feed)
+        assert (book.outcome, book.launched_by, book.publish and book.publish.delivered) == ("done", "schedule", 3)
+    assert evaluated(halls, "hall-0", "published") == dict.fromkeys(PUBLISH_CHECKS, True)
+    assert evaluated(halls, BRAKED, "staged") == {name: name != "rejected" for name in BRAKE_TEXTS}
+    assert evaluated(halls, BRAKED, "published") == evaluated(halls, AWAY, "staged") == {}
+
+
+def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_run_sends_nothing(halls: Desk) -> None:
+    (halls.folder / f"{AWAY}.csv").unlink()
+    (request,) = tick(halls)
+    run(halls, request)
+    sent = halls.posts()
+    assert sent == 3 * (len(FEEDS) - 1)
+    with webhook() as hook:
+        told = Told(halls, hook)
+        told.tick()
+        (message,) = hook.told
+        assert hook.titles() == [f"{AWAY}: its configuration has a mistake"]
+        assert [feed for feed in FEEDS if feed in message.body] == [AWAY]
+        write_rows(halls, AWAY, count=1)
+        (again,) = tick(halls)
+        assert run(halls, again).success
+        assert told.heard() == [f"{AWAY}: resolved"]
+    assert halls.posts() == sent + 1
+
+
+def test_slow_feeds_run_alone_and_many_small_ones_in_several_runs_of_like_size(halls: Desk) -> None:
+    many = [f"room-{number}" for number in range(MOST_FEEDS)]
+    for feed in many:
+        halls.mapping(feed, source="hall-0.csv")
+    halls.mapping("calm", source="hall-0.csv", text=CALM)
+    write_rows(halls, "hall-5", count=MOST_ROWS + 1)
+    with open_context(halls.settings) as context:
+        FeedRun(context, load(halls, "hall-5"), RunIdentity("large", "cli"), RunOptions(stage_only=True)).run()
+    definitions = halls.definitions()
+    assert schedules_of_feeds(definitions) == ["sync_calm_schedule"], "it asked to be alone"
+    tags = {names.FEED_TAG: "hall-6", names.LAUNCHED_BY_TAG: "backfill"}
+    job = definitions.resolve_job_def(names.backfill_job_of(FeedName("hall-6")))
+    halls.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    large, waiting, *small = tick(halls)
+    assert (feeds_of(large), large.tags[names.FEED_TAG]) == (["hall-5"], "hall-5")
+    assert feeds_of(waiting) == ["hall-6"], "it may have to wait for a slice of the backfill"
+    assert sorted(feed for one in small for feed in feeds_of(one)) == sorted({*FEEDS, *many} - {"hall-5", "hall-6"})
+    assert [len(feeds_of(one)) for one in small] == [34, 34]
+
+
+@pytest.mark.slow(about_s=40)
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_the_next_tick_continues_a_run_that_was_stopped_in_the_middle(halls: Desk, ending: signal.Signals) -> None:
+    (request,) = tick(halls)
+    halls.switch(latency_ms=50)
+    worker = started(halls, request)
+    until(lambda: halls.posts() > 12 or worker.poll() is not None, what="the fifth feed")
+    worker.send_signal(ending)
+    worker.communicate(timeout=60)
+    (stopped,) = halls.instance.get_runs()
+    if ending == signal.SIGKILL:
+        assert tick(halls) == [], "Dagster has not found out yet"
+        halls.instance.report_run_failed(stopped, "run worker exited with code 137")
+    done = {feed for feed in FEEDS if (book := book_of(halls, stopped.run_id, feed)) and book.outcome == "done"}
+    assert 2 < len(done) < len(FEEDS)
+    assert halls.posts() <= 3 * len(done) + 3, "those not begun are not sent"
+    with webhook() as hook:
+        Told(halls, hook).tick()
+        told = {feed for message in hook.told for feed in re.findall(r"hall-\d+", message.body)}
+    halls.switch(latency_ms=0)
+    (request,) = tick(halls)
+    assert run(halls, request).success
+    assert halls.titles() == sorted(f"{feed} night {number}" for feed in FEEDS for number in range(3))
+    assert all(len(bodies) == 1 for bodies in halls.bodies().values())
+    missed = set(FEEDS) - done if ending == signal.SIGKILL else set()
+    assert missed <= told
+    assert len(told - missed) <= 1, "the one at work, which had just ended"
+
+
+def started(desk: Desk, request: dg.RunRequest) -> subprocess.Popen[bytes]:
+    """Start a process for a run of several feeds."""
+    config, script = desk.folder / "run.yaml", Path(sys.executable).with_name("dagster")
+    config.write_text(json.dumps(request.run_config), "utf-8")
+    environ = shell_environ({**desk.environ, "DAGSTER_HOME": str(desk.folder / "home")})
+    words = [script, "job", "execute", "-m", "pipelines.definitions", "-j", names.DUE_FEEDS_JOB, "-c", config]
+    return subprocess.Popen(words, cwd=desk.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def load(desk: Desk, feed: str) -> FeedMapping:
+    return load_feed(desk.folder / "feeds" / f"{feed}.yaml")
+
+
+def book_of(desk: Desk, run_id: str, feed: str) -> RunRecord | None:
+    with open_context(desk.settings) as context:
+        return LedgerQueries(context.engine).run(desk.settings.destination, FeedName(feed), run_id)

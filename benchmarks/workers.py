@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from postgres import Postgres, postgres_server  # the tests' own server
 
 HERE = Path(__file__).parent
-WORKERS = (1, 2, 4)
+WORKERS = (1, 2, 4, 8)
 AWAY_MS = (0.1, 2.5, 5.0)
 LATENCY_MS = 50
 BEGIN, END = 0.3, 0.8

@@ -22,7 +22,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Sharing
+from connectors.concurrency_limit import ConcurrencyLimit
+from connectors.rate_limit import Permit, RateLimiter, Sharing
 from connectors.retry import Timing, retry_after_s
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate

@@ -16,11 +16,12 @@ from typing import NoReturn, TypeVar
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing
+from connectors.rate_limit import RateLimiter, Sharing
 from connectors.retry import RetryPolicy, Timing
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory

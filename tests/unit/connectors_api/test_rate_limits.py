@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import EPOCH, Board, at_once, clock, now
 
+from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.errors import PausedError
 from connectors.event_api.answers import HttpAnswer, RateHint, interpret, rate_hint
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, RateReport, Sharing
+from connectors.rate_limit import RateLimiter, RateReport, Sharing
 from connectors.retry import Timing, retry_after_s
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate

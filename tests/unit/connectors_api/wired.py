@@ -12,9 +12,10 @@ import httpx
 from pydantic import SecretStr
 from virtual_time import at_once, clock, now
 
+from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter
+from connectors.rate_limit import RateLimiter
 from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Verdict
 from mappings.row_key import IdempotencyKey, RowKey

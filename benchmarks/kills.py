@@ -1,8 +1,9 @@
 """Feeds published by several workers with one PostgreSQL and one shared limit, while workers are killed: nothing lost, nothing
 doubled (budgets 11 and 12).
 
-`python benchmarks/kills.py --workers 4 --feeds 40 --rows 5000 --kill-every 10`; `--shards 4` gives each feed so many workers. A
-killed run is started again at once, by another worker. Rows a second are those of the whole runs, start-up and staging included.
+`python benchmarks/kills.py --workers 4 --feeds 40 --rows 5000 --kill-every 10`; `--jobs 4` lets one command run all feeds,
+`--shards 4` gives each feed so many workers. A killed run is started again at once. Rows a second are those of the whole runs,
+start-up and staging included.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from worker import COMMAND, Worker
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from postgres import postgres_server  # the tests' own server
 
-DONE, KILLED = 0, -9
-SHARD_LOST = 1
-"""How a run ends that lost a shard: rows stay pending."""
+DONE = 0
+AGAIN = {-9, 1}
+"""How a run ends that was killed, or that lost a worker: rows stay pending."""
 NOT_DELIVERED = "SELECT count(*) FROM ledger_entry WHERE state <> 'delivered'"
 
 
@@ -60,7 +61,7 @@ class Fleet:
                 self.at_work[feed] = run
                 _, trouble = run.communicate()
             del self.at_work[feed]
-            if run.returncode in {KILLED, SHARD_LOST}:
+            if run.returncode in AGAIN:
                 self.waiting.append(feed)
             elif run.returncode != DONE:
                 self.broken.append(f"{feed} ended with {run.returncode}: {trouble.decode()[-2000:]}")
@@ -120,8 +121,9 @@ def _prepared(folder: Path, service: Server, state_url: str, chosen: argparse.Na
         text = template.replace("feed: bench", f"feed: {name}").replace("rows.csv", file.name)
         (folder / "feeds" / f"{name}.yaml").write_text(text)
     words = ("--shards", str(chosen.shards)) if chosen.shards > 1 else ()
+    words += ("--jobs", str(chosen.jobs)) if chosen.jobs > 1 else ()
     env = {**os.environ, **place.env(), "EVENTSYNC_STATE_URL": state_url}
-    return Fleet(place, env, words, deque(names))
+    return Fleet(place, env, words, deque(["--all"] if chosen.jobs > 1 else names))
 
 
 def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Namespace, took_s: float, cpu_s: float) -> int:
@@ -132,7 +134,7 @@ def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Name
     fleet.broken += [f"{account['contradicted']} keys came with two bodies"] * bool(account["contradicted"])
     fleet.broken += [f"{found} entries are not delivered"] * (found != (0,))
     print(
-        f"{chosen.workers} workers, {chosen.shards} shards, {chosen.feeds} feeds of {chosen.rows} rows, "
+        f"{chosen.workers} workers, {chosen.jobs} jobs, {chosen.shards} shards, {chosen.feeds} feeds of {chosen.rows} rows, "
         f"{chosen.in_flight} in flight, {chosen.latency_ms} ms: {rows / took_s:.0f} rows/s in {took_s:.0f} s, "
         f"{cpu_s:.0f} s of CPU; {fleet.kills} kills; {account['events']} events, "
         f"{account['posts'] - account['events'] - account['refused']} sent again, "
@@ -146,6 +148,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=4, help="how many feeds are at work at a time")
     parser.add_argument("--shards", type=int, default=1, help="workers of each feed")
+    parser.add_argument("--jobs", type=int, default=1, help="workers of one command that runs all feeds; then say --workers 1")
     parser.add_argument("--feeds", type=int, default=4)
     parser.add_argument("--rows", type=int, default=5_000, help="rows of each feed")
     parser.add_argument("--in-flight", type=int, default=4)

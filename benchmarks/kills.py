@@ -99,10 +99,12 @@ def main() -> int:
         workers = [threading.Thread(target=fleet.work) for _ in range(chosen.workers)]
         for worker in workers:
             worker.start()
+        seen = 0
         while any(worker.is_alive() for worker in workers):
             time.sleep(chosen.kill_every or 0.1)  # noqa: TID251  # the workers are other processes
-            if chosen.kill_every:
+            if chosen.kill_every and service.posts() > seen:
                 fleet.kill_one()
+                seen = service.posts()
         took_s, after = time.monotonic() - began, os.times()
         return _judged(service, state_url, fleet, chosen, took_s, _children_s(after) - _children_s(cpu))
 
@@ -154,7 +156,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--in-flight", type=int, default=4)
     parser.add_argument("--latency-ms", type=int, default=50)
     parser.add_argument("--limit", default="", help="of the service, as server.py has it: bucket:200:20")
-    parser.add_argument("--kill-every", type=float, default=0.0, help="seconds between two kills; 0: none")
+    parser.add_argument("--kill-every", type=float, default=0.0, help="seconds between two kills; each waits for a request")
     return parser.parse_args()
 
 

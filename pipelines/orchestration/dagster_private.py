@@ -10,9 +10,11 @@ from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_TAG,
     DEFAULT_DATA_VERSION,
+    NULL_EVENT_POINTER,
     get_input_data_version_tag,
+    get_input_event_pointer_tag,
 )
-from dagster._core.events import RunFailureReason
+from dagster._core.events import AssetMaterializationPlannedData, RunFailureReason
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from dagster._core.remote_origin import (
@@ -46,6 +48,7 @@ __all__ = [
     "PartitionBackfill",
     "RunFailureReason",
     "WorkerStatus",
+    "plan_asset",
     "put_backfill",
     "set_origin",
     "switched_off",
@@ -112,5 +115,17 @@ def version_tags(code_version: str, version: str, inputs: Mapping[dg.AssetKey, s
 
     Dagster adds them only in a step of the asset. `inputs`: the version of each input, None if it has none.
     """
-    versions = {get_input_data_version_tag(key): version or DEFAULT_DATA_VERSION.value for key, version in inputs.items()}
-    return {CODE_VERSION_TAG: code_version, DATA_VERSION_TAG: version, **versions}
+    versions = {get_input_data_version_tag(key): known or DEFAULT_DATA_VERSION.value for key, known in inputs.items()}
+    pointers = {get_input_event_pointer_tag(key): NULL_EVENT_POINTER for key in inputs}
+    return {CODE_VERSION_TAG: code_version, DATA_VERSION_TAG: version, **versions, **pointers}
+
+
+def plan_asset(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, key: dg.AssetKey) -> None:
+    """Record that a step is about to materialize an asset: if the run fails before it does, the UI shows the asset as failed.
+
+    Dagster does so itself only for steps of assets.
+    """
+    planned = AssetMaterializationPlannedData(key)
+    instance.report_dagster_event(
+        dg.DagsterEvent.build_asset_materialization_planned_event(run.job_name, step, planned), run.run_id
+    )

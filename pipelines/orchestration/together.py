@@ -20,7 +20,7 @@ from mappings.yaml.loader import load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import SOURCE_RETRIES, as_failures, code_version, publish_feed, stage_feed
 from pipelines.orchestration.automation import feed_tags, feeds_at_work
-from pipelines.orchestration.dagster_private import switched_off, version_tags
+from pipelines.orchestration.dagster_private import plan_asset, switched_off, version_tags
 from pipelines.run.context import SCHEDULE, OpenContext
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
@@ -61,6 +61,8 @@ def due_feeds_job(settings: Settings, open_run_context: OpenContext) -> dg.JobDe
             mapping = _load(settings, context.get_mapping_key() or "")
         run_id, code = context.run.run_id, code_version(mapping)
         source, staged, published = (dg.AssetKey([mapping.feed, name]) for name in ("source", "staged", "published"))
+        for key in (staged, published):
+            plan_asset(context.instance, context.run, names.step_of(mapping.feed), key)
         try:
             result, failure = stage_feed(context, mapping, open_run_context, RunOptions())
         except dg.Failure as error:

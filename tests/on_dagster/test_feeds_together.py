@@ -104,6 +104,25 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     assert evaluated(halls, "hall-0", "published") == dict.fromkeys(PUBLISH_CHECKS, True)
     assert evaluated(halls, BRAKED, "staged") == {name: name != "rejected" for name in BRAKE_TEXTS}
     assert evaluated(halls, BRAKED, "published") == evaluated(halls, AWAY, "staged") == {}
+    records = halls.instance.get_asset_records([dg.AssetKey([AWAY, "staged"])])
+    assert [one.asset_entry.last_run_id for one in records] == [result.run_id], "its page shows that this run failed"
+
+
+def test_the_assets_show_the_same_as_after_a_run_alone(halls: Desk) -> None:
+    request = dg.RunRequest(run_config={"ops": {"list_feeds": {"config": {"feeds": ["hall-0"]}}}})
+    assert run(halls, request).success
+    assert halls.run(feed="hall-1").success
+    for name in ("staged", "published"):
+        assert shown(halls, "hall-0", name) == shown(halls, "hall-1", name)
+
+
+def shown(desk: Desk, feed: str, name: str) -> list[str]:
+    """The names of the tags, by which the UI knows an edited mapping, and of the metadata of the latest materialization."""
+    event = desk.instance.get_latest_materialization_event(dg.AssetKey([feed, name]))
+    assert event is not None
+    assert event.asset_materialization is not None
+    tags = (tag.replace(feed, "FEED") for tag in event.asset_materialization.tags or {})
+    return sorted([*tags, *event.asset_materialization.metadata])
 
 
 def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_run_sends_nothing(halls: Desk) -> None:

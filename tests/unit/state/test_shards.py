@@ -13,7 +13,7 @@ import pytest
 from empty_books import lay_out
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, delete
+from sqlalchemy import Engine, delete, update
 from unit.state.test_lease import ELSEWHERE, ledger_of
 from unit.state.world import DESTINATION, FEED, START, Clock, World, receipt, row
 
@@ -29,7 +29,8 @@ from state.ledger.shards import Closing, End, ShardRecord, begin_shard, finish_s
 from state.ledger.standing import Standing
 from state.opening import open_database
 from state.queries import LedgerQueries, RunRecord
-from state.tables import METADATA
+from state.tables import METADATA, SHARD_RUN
+from state.verify import examine
 
 ROWS = 430
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
@@ -88,6 +89,10 @@ def test_every_row_is_in_one_shard_and_the_last_to_end_closes_the_run_with_the_s
     assert (record.outcome, record.publish) == ("done done done done", sum_of(account for _, account in done))
     assert record.publish == PublishAccount(new=ROWS, delivered=ROWS - 6, pending=6)
     assert [one.publish and one.publish.imbalance() for one in record.shards] == [0] * 4
+    assert examine(world.engine).findings == ()
+    with writing(world.engine) as connection:
+        connection.execute(update(SHARD_RUN).where(SHARD_RUN.c.shard == 2).values(publish_account=None))
+    assert [finding.problem for finding in examine(world.engine).findings] == ["its shards do not add up to the rows owed"]
 
 
 def test_a_run_is_not_divided_beyond_a_hundred_rows_a_shard_nor_after_one_that_was_stopped(world: World) -> None:

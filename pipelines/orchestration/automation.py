@@ -172,9 +172,13 @@ def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[d
                 run = next((one for one in latest if one.shards and one.finished_at is None), None)
                 if run is None:
                     return dg.SkipReason("no run is published in shards")
-                FeedRun(run_context, mapping, RunIdentity(run.run_id, run.launched_by)).close_if_over()
+                # Stopped by a person, by the service or by a kill: the next run continues.
+                has_ended_early = any(one.exit_code for one in run.shards)
+                FeedRun(run_context, mapping, RunIdentity(run.run_id, run.launched_by)).close_if_over(is_left=has_ended_early)
         except SyncError as error:
             return dg.SkipReason(f"the state DB cannot be used: {error}; the next tick tries again")
+        if has_ended_early:
+            return dg.SkipReason(f"a shard of run {run.run_id} has ended early: no other one begins")
         # The first shard is that of the run itself.
         waiting = [one.shard for one in run.shards if one.started_at is None and one.shard > 1]
         requests = [_request_shard(mapping, run, number) for number in waiting]

@@ -19,8 +19,8 @@ from sqlalchemy.exc import OperationalError
 from state.ledger.lease import FRESH_S
 
 pytestmark = pytest.mark.slow
-ROWS = 900
-KILLS = 14
+KILLS = int(os.environ.get("EVENTSYNC_TEST_KILLS", "14"))
+ROWS = max(900, 60 * KILLS)
 SHARDS = ("--shards", "4")
 KILLED, LOST, HELD = -signal.SIGKILL, 1, 4
 

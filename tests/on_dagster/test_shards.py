@@ -66,6 +66,20 @@ def test_each_shard_is_a_run_and_the_last_one_closes_the_record(desk: Desk) -> N
     assert desk.posts() == ROWS
 
 
+def test_no_shard_begins_after_one_that_the_service_has_stopped(desk: Desk) -> None:
+    desk.mapping(text=SHARDED)
+    desk.source(line(number) for number in range(ROWS))
+    first = desk.run()
+    requests = look(desk).run_requests
+    desk.api_key = f"{desk.api_key}-revoked"
+    assert not launched(desk, requests[0]).success
+    assert not look(desk).run_requests
+    record = desk.book(first.run_id)
+    assert (record.outcome, record.exit_code) == ("refused by the service", 3)
+    assert [one.outcome for one in record.shards] == ["done", "refused by the service", "lost"]
+    assert record.message.startswith("shard 2 of 3: ")
+
+
 def test_shards_that_never_began_are_left_to_the_next_run(desk: Desk) -> None:
     desk.mapping(text=SHARDED)
     desk.source(line(number) for number in range(ROWS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
 from threading import Barrier
@@ -28,6 +29,7 @@ from state.ledger.outbox import Settled, open_outbox
 from state.ledger.shards import Closing, End, ShardRecord, begin_shard, finish_shard, plan_shards
 from state.ledger.standing import Standing
 from state.opening import open_database
+from state.prune import prune
 from state.queries import LedgerQueries, RunRecord
 from state.tables import METADATA, SHARD_RUN
 from state.verify import examine
@@ -147,6 +149,23 @@ def test_a_newer_run_waits_for_all_shards_and_then_ends_what_has_not_begun(world
     world.lease.release()
     with pytest.raises(LeaseLostError, match="a newer run continues"):
         begun(world, run_id, Shard(2, 4))
+
+
+def test_an_old_run_is_pruned_with_its_shards(world: World) -> None:
+    planned(world)
+    world.lease = world.ledger.acquire_lease("a newer run")
+    run_id = world.run()
+    assert plan_shards(world.ledger.fence(run_id, world.lease.token), 2) == 2
+    world.lease.release()
+    for number in (1, 2):
+        fence = begun(world, run_id, Shard(number, 2))
+        finish_shard(fence, End("done", 0, "", {}), published(fence)[1], CLOSING)
+    world.crash()
+    world.outbox()
+    assert record_of(world, run_id).shards
+    assert prune(world.engine, world.clock() + timedelta(days=1), lambda _count: None).runs == 1
+    assert LedgerQueries(world.engine).run(DESTINATION, FEED, run_id) is None
+    assert examine(world.engine).findings == ()
 
 
 @pytest.fixture(scope="module")

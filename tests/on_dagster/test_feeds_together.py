@@ -12,9 +12,15 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    ScheduleInstigatorData,
+)
 from integration.desk import shell_environ
 from lookalikes.notices import webhook
-from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, schedules_of_feeds, until
+from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, ended, schedules_of_feeds, until
 from on_dagster.test_notices_sensor import Told
 
 from mappings.row_key import FeedName
@@ -22,6 +28,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import PUBLISH_CHECKS
+from pipelines.orchestration.dagster_private import _REPOSITORY
 from pipelines.orchestration.together import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -30,7 +37,7 @@ from state.queries import LedgerQueries, RunRecord
 
 SCHEDULE = "due_feeds_15_xby2_x_x_x_Europe_Warsaw"
 FEEDS = [f"hall-{number}" for number in range(FEWEST_FEEDS)]
-AWAY, BRAKED, HELD = "hall-3", "hall-7", "hall-11"
+AWAY, BRAKED, HELD, BROKEN = "hall-3", "hall-7", "hall-11", "hall-15"
 CALM = MAPPING.replace("schedule: {{", "schedule: {{alone: true, ")
 
 
@@ -90,10 +97,11 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     job = halls.definitions().resolve_job_def(names.DUE_FEEDS_JOB)
     halls.instance.create_run_for_job(job, run_config=request.run_config, tags=request.tags, status=dg.DagsterRunStatus.STARTED)
     assert tick(halls) == [], "a run of these feeds is at work"
+    halls.mapping(BROKEN, source=f"{BROKEN}.csv", text=MAPPING.replace("title:", "titel:"))
     with open_context(halls.settings) as context, context.lease(load(halls, HELD), "run 7, launched by cli", is_patient=False):
         result = run(halls, request)
     said = failures(result)
-    causes = {AWAY: "there is no file", BRAKED: "3 of 3 rows rejected", HELD: "is held by run 7"}
+    causes = {AWAY: "there is no file", BRAKED: "3 of 3 rows rejected", HELD: "is held by run 7", BROKEN: "titel"}
     assert {feed: text for feed, text in said.items() if causes.get(feed, "no other") not in text} == {}
     assert said.keys() == causes.keys()
     delivered = [feed for feed in FEEDS if feed not in said]
@@ -106,6 +114,8 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     assert evaluated(halls, BRAKED, "published") == evaluated(halls, AWAY, "staged") == {}
     records = halls.instance.get_asset_records([dg.AssetKey([AWAY, "staged"])])
     assert [one.asset_entry.last_run_id for one in records] == [result.run_id], "its page shows that this run failed"
+    code, out, err = ended(halls.start("runs", result.run_id, "--json"))
+    assert (code, sorted(one["feed"] for one in json.loads(out)["runs"])) == (0, sorted({*FEEDS} - {BROKEN})), err
 
 
 def test_the_assets_show_the_same_as_after_a_run_alone(halls: Desk) -> None:
@@ -142,6 +152,14 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
         assert run(halls, again).success
         assert told.heard() == [f"{AWAY}: resolved"]
     assert halls.posts() == sent + 1
+
+
+def test_a_feed_whose_own_schedule_was_switched_off_stays_off(halls: Desk) -> None:
+    origin = _REPOSITORY.get_instigator_origin(names.schedule_of_job(names.job_of(FeedName("hall-4"))))
+    state = InstigatorState(origin, InstigatorType.SCHEDULE, InstigatorStatus.STOPPED, ScheduleInstigatorData("15 */2 * * *"))
+    halls.instance.add_instigator_state(state)
+    (request,) = tick(halls)
+    assert set(feeds_of(request)) == {*FEEDS} - {"hall-4"}
 
 
 def test_slow_feeds_run_alone_and_many_small_ones_in_several_runs_of_like_size(halls: Desk) -> None:

@@ -20,12 +20,12 @@ from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import (
     GRPC_INFO_TAG,
     HIDDEN_TAG_PREFIX,
-    ORIGIN_TAGS,
     BulkActionStatus,
     CheckRunHealthResult,
     DefaultRunLauncher,
     RunFailureReason,
     WorkerStatus,
+    origin_tags,
     put_backfill,
 )
 from pipelines.orchestration.webserver import are_partitions, launch_config, launch_tags, launched_job, slice_tags, wanted_assets
@@ -152,7 +152,7 @@ def run_job(
                 run_id=run_id,
                 run_config={**launch_config(options), "loggers": _QUIET},
                 asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
-                tags={**tags, **process_tags(), **ORIGIN_TAGS},
+                tags={**tags, **process_tags(), **origin_tags()},
                 raise_on_error=False,
             )
         finally:

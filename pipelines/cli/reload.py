@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event, Thread
 from typing import Annotated
 
@@ -21,7 +20,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.orchestration.webserver import Reloader, Report, Webserver, watch, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import current_settings
+    from pipelines.settings import Settings, current_settings
 
 
 def reload(
@@ -52,13 +51,13 @@ def reload(
     if watch:
         output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
         try:
-            with watching(url, settings.feeds, b"", output.note):
+            with watching(url, settings, b"", output.note):
                 wait_to_be_stopped()
         except KeyboardInterrupt:
             output.note("stopping")
         return 0
     with _http(url) as http:
-        seen = Reloader(Webserver(http), settings.feeds).reload()
+        seen = Reloader(Webserver(http, settings.location), settings.feeds).reload()
     feeds = [mapping.feed for mapping in seen.folder.feeds]
     output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.folder.broken)))
     output.note(f"Dagster at {url} has reloaded: {seen}")
@@ -81,13 +80,14 @@ LEAVE_S = 5.0
 
 
 @contextmanager
-def watching(url: str, folder: Path, shown: bytes, report: Report) -> Iterator[None]:
-    """Watch the folder in a thread during the block, and reload the webserver at `url` after changes; `shown`: the digest it has
-    loaded.
+def watching(url: str, settings: Settings, shown: bytes, report: Report) -> Iterator[None]:
+    """Watch the folder of feeds in a thread during the block, and reload the webserver at `url` after changes.
+
+    `shown`: the digest of the files that it has loaded.
     """
     stop = Event()
     with _http(url) as http:
-        reloader = Reloader(Webserver(http), folder, shown)
+        reloader = Reloader(Webserver(http, settings.location), settings.feeds, shown)
         thread = Thread(target=watch, args=(reloader, report, stop), name="mapping-files", daemon=True)
         thread.start()
         try:

@@ -333,8 +333,10 @@ class Launcher:
         A backfill uses only a configured webserver: the local one takes ten seconds per slice, for a new process.
         """
         url = self.settings.dagster_url if self.launched_by == BACKFILL else webserver_url(self.settings)
-        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False)) if url else None
-        if server is None or server.is_there():
+        if not url:
+            return None
+        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False), self.settings.location)
+        if server.is_there():
             return server
         if self.settings.dagster_url:
             self.output.note(f"no Dagster webserver answers at {url}; the run starts in this process instead")

@@ -21,7 +21,6 @@ from pipelines.before_serving import prepare_dagster_home
 from pipelines.cli.output.console import Output
 from pipelines.cli.reload import watching
 from pipelines.clock import monotonic_s
-from pipelines.orchestration.names import LOCATION
 from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
 from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
@@ -71,7 +70,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     seen = read_folder_version(settings.feeds)
     with ExitStack() as running:
         with output.progress("starting the Dagster UI", is_counted=False):
-            url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))
+            url = running.enter_context(running_dagster(settings, environ, free_port(wanted_port)))
         output.note(f"\nThe Dagster UI:       {url}/", *lines)
         if settings.metrics_port is not None:
             configure_logs(settings)
@@ -81,7 +80,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
         output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.folder.broken), "Stop with Ctrl-C.")
         try:
-            with watching(url, settings.feeds, seen.digest, output.note):
+            with watching(url, settings, seen.digest, output.note):
                 wait_to_be_stopped()
         except KeyboardInterrupt:
             output.note("stopping")
@@ -94,7 +93,7 @@ _STOP_S = 10.0
 READY_S = 90.0
 _WORKSPACE = """\
 load_from:
-  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: eventsync}}
+  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: "{location}"}}
 """
 
 
@@ -122,7 +121,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
 
 
 @contextmanager
-def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterator[str]:
+def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -> Iterator[str]:
     """Run a Dagster code server, webserver and daemon during the block; yield the UI's address.
 
     Webserver and daemon share one code server: the feeds are loaded once, and both see a reload.
@@ -130,8 +129,9 @@ def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterat
     Raises:
         TransientError: the UI did not answer in time.
     """
+    home, location = settings.dagster_home, settings.location
     code_port, log_path, workspace = free_port(0), home / "dagster.log", home / "workspace.yaml"
-    workspace.write_text(_WORKSPACE.format(port=code_port), encoding="utf-8")
+    workspace.write_text(_WORKSPACE.format(port=code_port, location=location), encoding="utf-8")
     url = f"http://127.0.0.1:{port}"
     with log_path.open("ab") as log, ExitStack() as children:
 
@@ -141,10 +141,10 @@ def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterat
 
         # One after another: two processes that create the storage of a new home at once fail.
         code = ("code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port))
-        _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", LOCATION), log_path)
+        _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", location), log_path)
         with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
             web = start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
-            _wait_for(Webserver(http).is_there, web, log_path)
+            _wait_for(Webserver(http, location).is_there, web, log_path)
         start("dagster-daemon", "run", "-w", str(workspace))
         yield url
 

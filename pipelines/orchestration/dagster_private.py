@@ -34,11 +34,11 @@ from dagster._core.storage.tags import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from pipelines.orchestration import names
+from pipelines.settings import current_settings
 
 __all__ = [
     "GRPC_INFO_TAG",
     "HIDDEN_TAG_PREFIX",
-    "ORIGIN_TAGS",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "RUN_FAILURE_REASON_TAG",
     "WILL_RETRY_TAG",
@@ -48,6 +48,7 @@ __all__ = [
     "PartitionBackfill",
     "RunFailureReason",
     "WorkerStatus",
+    "origin_tags",
     "plan_asset",
     "put_backfill",
     "set_origin",
@@ -55,10 +56,16 @@ __all__ = [
     "version_tags",
 ]
 
-_LOCATION = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="pipelines.definitions"), names.LOCATION)
-_REPOSITORY = RemoteRepositoryOrigin(_LOCATION, names.REPOSITORY)
-ORIGIN_TAGS = {REPOSITORY_LABEL_TAG: _REPOSITORY.get_label()}
-"""Tags by which the Jobs page of the UI finds the runs of a repository."""
+
+def _repository() -> RemoteRepositoryOrigin:
+    target = LoadableTargetOrigin(module_name="pipelines.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, current_settings().location)
+    return RemoteRepositoryOrigin(location, names.REPOSITORY)
+
+
+def origin_tags() -> Mapping[str, str]:
+    """Return the tags by which the Jobs page of the UI finds the runs of a repository."""
+    return {REPOSITORY_LABEL_TAG: _repository().get_label()}
 
 
 def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -68,7 +75,7 @@ def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
     """
     run = instance.get_run_by_id(run_id)
     if run is not None and run.remote_job_origin is None:
-        instance.run_storage.replace_job_origin(run, _REPOSITORY.get_job_origin(run.job_name))
+        instance.run_storage.replace_job_origin(run, _repository().get_job_origin(run.job_name))
 
 
 def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
@@ -94,7 +101,7 @@ def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
         from_failure=False,
         tags=tags,
         backfill_timestamp=began.timestamp(),
-        partition_set_origin=RemotePartitionSetOrigin(repository_origin=_REPOSITORY, partition_set_name=name) if job else None,
+        partition_set_origin=RemotePartitionSetOrigin(repository_origin=_repository(), partition_set_name=name) if job else None,
         partition_names=partitions,
         backfill_end_timestamp=ended.timestamp() if ended else None,
     )
@@ -106,7 +113,7 @@ def switched_off(instance: dg.DagsterInstance) -> frozenset[str]:
     stopped = instance.all_instigator_state(
         instigator_type=InstigatorType.SCHEDULE, instigator_statuses={InstigatorStatus.STOPPED}
     )
-    ours = _LOCATION.location_name
+    ours = current_settings().location
     return frozenset(one.name for one in stopped if one.origin.repository_origin.code_location_origin.location_name == ours)
 
 

@@ -9,7 +9,6 @@ import re
 
 from mappings.row_key import FeedName
 
-LOCATION = "eventsync"
 REPOSITORY = "__repository__"
 """Dagster's name for the definitions of a location."""
 FEED_TAG = "eventsync/feed"

@@ -63,9 +63,10 @@ class DagsterRefusedError(SyncError):
 
 @dataclass(frozen=True, slots=True)
 class Webserver:
-    """Client of one webserver. The caller closes `http`."""
+    """Client of one webserver for the feeds of one code location. The caller closes `http`."""
 
     http: httpx.Client
+    location: str
 
     def launch(self, mapping: FeedMapping, options: RunOptions, launched_by: str) -> str:
         """Launch a run of a feed and return its id.
@@ -74,7 +75,7 @@ class Webserver:
             DagsterRefusedError: the webserver does not have the job, or refuses its configuration.
         """
         job = launched_job(mapping, options)
-        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": names.REPOSITORY, "jobName": job}
+        selector: dict[str, Any] = {"repositoryLocationName": self.location, "repositoryName": names.REPOSITORY, "jobName": job}
         if assets := wanted_assets(mapping.feed, options):
             selector["assetSelection"] = [{"path": list(path)} for path in assets]
         tags = [{"key": key, "value": value} for key, value in launch_tags(mapping, options, launched_by).items()]
@@ -113,12 +114,12 @@ class Webserver:
             DagsterRefusedError: the webserver does not have the location, or cannot load it.
             TransientError: no webserver answers.
         """
-        answer = self._query(_RELOAD, {"name": names.LOCATION})["reloadRepositoryLocation"]
+        answer = self._query(_RELOAD, {"name": self.location})["reloadRepositoryLocation"]
         refusal = answer.get("locationOrLoadError") or answer
         if "message" in refusal:
             raise DagsterRefusedError(
-                f"Dagster could not reload {names.LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
-                hint="Deployment > Code locations in the Dagster UI shows the whole message",
+                f"Dagster could not reload {self.location}: {str(refusal['message']).strip().splitlines()[0]}",
+                hint="Deployment > Code locations in the Dagster UI shows the whole message and the names (EVENTSYNC_LOCATION)",
             )
 
     def is_there(self) -> bool:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from architecture.places import ROOT
 
-from pipelines.orchestration.names import LOCATION
+from pipelines.settings import read_settings
 
 ROOMS = ("pipelines", "connectors", "mappings", "state", "sandbox")
 MODULES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
@@ -47,7 +47,7 @@ def test_nothing_in_pyproject_shadows_the_workspace_file() -> None:
 def test_the_workspace_file_names_the_location_that_launches_ask_for() -> None:
     workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text("utf-8"))
     (place,) = workspace["load_from"]
-    assert place["python_module"]["location_name"] == LOCATION
+    assert place["python_module"]["location_name"] == read_settings({}, Path.cwd()).location
     assert place["python_module"]["module_name"] == "pipelines.definitions"
 
 

@@ -184,7 +184,7 @@ def open_office(folder: Path, environ: Mapping[str, str], clock: MonthClock, inb
 def _loaded(instance: dg.DagsterInstance) -> WorkspaceProcessContext:
     file = Path(__file__).with_name("worker.py")
     target = LoadableTargetOrigin(python_file=str(file), attribute="defs", working_directory=str(_TESTS))
-    origin = InProcessCodeLocationOrigin(target, location_name=names.LOCATION)
+    origin = InProcessCodeLocationOrigin(target, location_name="eventsync")
     with warnings.catch_warnings():  # Dagster asks its own schedules for what it calls deprecated
         warnings.simplefilter("ignore", DeprecationWarning)
         return WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(origin))

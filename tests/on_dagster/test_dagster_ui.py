@@ -95,7 +95,7 @@ def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_i
     home, port_of_metrics = tmp_path / "demo" / "dagster", {"EVENTSYNC_METRICS_PORT": "0"}
     with ui(("--demo", "--folder", str(tmp_path / "demo")), home, port_of_metrics, tmp_path) as demo:
         with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:
-            assert Webserver(http).is_there()
+            assert Webserver(http, "eventsync").is_there()
         assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
         before = demo.runs()
         assert {run["jobName"] for run in before.values()} == {f"sync_{group}" for group in groups_of(demo)}

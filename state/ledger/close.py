@@ -41,7 +41,7 @@ from state.ledger.entries import (
 )
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
 from state.ledger.problems import held, stem_of, strike, write_problems
-from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, lock_service, read_neighbours
+from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, read_neighbours
 from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, NO_DRIFT, RUN
 
 MOST_COMPARED = 100_000
@@ -112,7 +112,6 @@ class _Closing:
         self._mark_rows_of_stems()
         unread, withdrawn_present = self._withdraw()
         read.duplicates.write(connection)
-        lock_service(connection, run.scope_id)
         held_before = self._settle_held()
         self._hold_staged_beside()
         alongside = self._find_alongside()

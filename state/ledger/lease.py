@@ -363,13 +363,15 @@ class FencedTransaction:
     shard: Shard = WHOLE
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, lock: Callable[[Connection, int], None] = lambda _connection, _scope_id: None) -> Iterator[Connection]:
         """Run one durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
 
-        A long one renews it again at its end, since a waiting run would otherwise take over.
+        A long one renews it again at its end, since a waiting run would otherwise take over. `lock`: takes a lock for the
+        feed's scope before the transaction locks the lease, so that heartbeats go on while it waits.
         """
         clock = self.lease_clock
         with writing(self.engine) as connection:
+            lock(connection, self.scope_id)
             began_s = clock.seconds()
             show_token(connection, self.scope_id, self.token, clock)
             yield connection

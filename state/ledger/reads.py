@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Select, bindparam, cast, delete, func, insert, null, select, union_all, update
 
 from mappings.delivery import split_destination
 from mappings.outcome import Gone, RowOutcome, Skipped
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, rounded
-from state.enums import EntryState
+from state.enums import EntryState, GateState
 from state.ledger.accounts import Alongside, Candidate, ReadKind, StagePolicy, Tally
 from state.ledger.entries import IS_NEVER_SENT, MARK, MARK_BYTES, MAY_BE_OUT, SOME, WITHOUT_EVENT, count_entries, count_to_come
 from state.ledger.lease import FencedTransaction
@@ -32,6 +32,7 @@ from state.ledger.problems import ListedProblems, stem_of
 from state.tables import DUPLICATE_MARK, ENTRY, ROW_DIGESTS, SCOPE, SIDE_BY_SIDE, storable
 
 _AT_A_TIME = 16_384
+_SCOPES_AT_A_TIME = 100  # SQLite allows 500 SELECTs in a UNION
 _AT_LEAST = 3
 _SERVICE_LOCK = 0x6576_7365
 """An arbitrary number of our own, which names PostgreSQL's advisory lock."""
@@ -47,27 +48,22 @@ _FIND = _FIND.where(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(
 _IN_ANY_STATE = ENTRY.c.state.in_([state.value for state in EntryState])
 _UNMARKED = (ENTRY.c.scope_id == bindparam("scope"), _IN_ANY_STATE, ENTRY.c.id > bindparam("after"))
 _MISSING = select(MARK, ENTRY.c.id).where(*_UNMARKED, ENTRY.c.state != EntryState.HELD.value).order_by(MARK, ENTRY.c.id)
-_BESIDE = (
-    select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, _OTHER.c.id.label("other_id"), _OTHER.c.row_key.label("other_key"))
-    .select_from(_OTHER)
-    .join(DUPLICATE_MARK, DUPLICATE_MARK.c.mark == func.substr(_OTHER.c.twin_digest, 1, MARK_BYTES))
-    .join(ENTRY, ENTRY.c.id == DUPLICATE_MARK.c.entry_id)
-    .where(_OTHER.c.scope_id == bindparam("other"), _OTHER.c.id > bindparam("after"))
-    .where(_OTHER.c.state.in_(_MAY_HAVE_EVENT), _OTHER.c.removed_at.is_(None))
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.id > bindparam("boundary"), IS_NEVER_SENT)
-    .where(ENTRY.c.twin_digest == _OTHER.c.twin_digest)
-    .order_by(ENTRY.c.id, _OTHER.c.id)
-)
+_NOWHERE = cast(null(), ENTRY.c.id.type)
+_STAGED = select(ENTRY.c.twin_digest, ENTRY.c.id.label("entry_id"), _NOWHERE.label("other_id"))
+_STAGED = _STAGED.where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.id > bindparam("boundary"), IS_NEVER_SENT)
+_BESIDE = select(ENTRY.c.twin_digest, _NOWHERE, ENTRY.c.id)
+_BESIDE = _BESIDE.where(ENTRY.c.state.in_(_MAY_HAVE_EVENT), ENTRY.c.removed_at.is_(None))
 
 
 class Neighbour(NamedTuple):
     """A scope of the service whose events a row may duplicate, including the feed's own. `marked_id`: the highest entry with
-    marks.
+    marks; `is_staging`: a read is being recorded, or was cut short.
     """
 
     feed: FeedName
     namespace: str
     marked_id: int
+    is_staging: bool
     whole_read_at: datetime | None
 
 
@@ -141,15 +137,24 @@ class DuplicateIndex:
         """Yield the read's new entries, after `boundary`, that resemble entries staged by other feeds meanwhile, with id, key
         and place.
 
-        All marks of the read must be written, and no other feed of the service may end a stage.
+        No other feed of the service may end a stage. The window function sorts, so that PostgreSQL needs no statistics: of a
+        join of tables that were just filled it makes a nested loop over all pairs of rows.
         """
-        for other_id, other in read_neighbours(connection, self._scope_id).items():
-            if other_id == self._scope_id:
-                continue
+        neighbours, beside = read_neighbours(connection, self._scope_id), list[Select[Any]]()
+        for other_id, other in neighbours.items():
             after = self._at_first[other_id].marked_id if other_id in self._at_first else 0
-            which = {"scope": self._scope_id, "boundary": boundary, "other": other_id, "after": after}
-            for row in connection.execute(_BESIDE, which):
-                yield row.id, row.row_key, row.origin, Candidate(row.other_id, row.other_key, other.feed, other.namespace)
+            if other_id != self._scope_id and (other.is_staging or other.marked_id != after or not after):
+                beside.append(_BESIDE.where(ENTRY.c.scope_id == other_id, ENTRY.c.id > after))
+        for page in (beside[start : start + _SCOPES_AT_A_TIME] for start in range(0, len(beside), _SCOPES_AT_A_TIME)):
+            staged = union_all(_STAGED, *page).subquery()
+            oldest = func.min(staged.c.other_id).over(partition_by=staged.c.twin_digest).label("other_id")
+            alike = select(staged.c.entry_id, oldest).subquery()
+            found = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, _OTHER.c.id, _OTHER.c.row_key, _OTHER.c.scope_id)
+            found = found.join(alike, alike.c.entry_id == ENTRY.c.id).join(_OTHER, _OTHER.c.id == alike.c.other_id)
+            which = {"scope": self._scope_id, "boundary": boundary}
+            for entry_id, row_key, place, like_id, like_key, like_scope in connection.execute(found.order_by(ENTRY.c.id), which):
+                like = neighbours[like_scope]
+                yield entry_id, row_key, place, Candidate(like_id, like_key, like.feed, like.namespace)
 
     def _candidate(self, row: Row[*tuple[Any, ...]]) -> Candidate:
         place = self._at_first.get(row.scope_id) if row.scope_id != self._scope_id else None
@@ -162,7 +167,13 @@ def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neigh
     apart = select(SIDE_BY_SIDE.c.other_id).where(SIDE_BY_SIDE.c.scope_id == scope_id)
     rows = connection.execute(select(SCOPE).where(SCOPE.c.service == own.service, SCOPE.c.id.not_in(apart)))
     return {
-        row.id: Neighbour(row.feed, "" if row.namespace == own.namespace else row.namespace, row.marked_id, row.whole_read_at)
+        row.id: Neighbour(
+            row.feed,
+            "" if row.namespace == own.namespace else row.namespace,
+            row.marked_id,
+            row.gate == GateState.STAGING.value,
+            row.whole_read_at,
+        )
         for row in rows
     }
 
@@ -170,11 +181,14 @@ def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neigh
 def lock_service(connection: Connection, scope_id: int) -> None:
     """Lock the service until the transaction ends, so that no other feed ends a stage: two would not see each other's rows.
 
+    Call it first in a transaction: it waits as long as it takes, and heartbeats would wait for a lease that is locked already.
     SQLite allows only one writer anyway.
     """
     if connection.dialect.name == "postgresql":
         service = select(func.hashtext(SCOPE.c.service)).where(SCOPE.c.id == scope_id).scalar_subquery()
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
         connection.execute(select(func.pg_advisory_xact_lock(_SERVICE_LOCK, service)))
+        connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def find_alongside(connection: Connection, scope_id: int) -> Alongside | None:

@@ -50,7 +50,7 @@ from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, fin
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
-from state.ledger.reads import Mark, SourceRead, name_rule
+from state.ledger.reads import Mark, SourceRead, lock_service, name_rule
 from state.tables import storable
 
 _LONGEST_KEY = 2_000
@@ -169,7 +169,7 @@ class Stage:
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         self._read.is_whole = self._read.is_whole and not is_short
-        with self._read.run.transaction() as connection:
+        with self._read.run.transaction(lock_service) as connection:
             return close_stage(connection, self._read, brake, bookmark)
 
 

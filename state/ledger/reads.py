@@ -48,10 +48,10 @@ _FIND = _FIND.where(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(
 _IN_ANY_STATE = ENTRY.c.state.in_([state.value for state in EntryState])
 _UNMARKED = (ENTRY.c.scope_id == bindparam("scope"), _IN_ANY_STATE, ENTRY.c.id > bindparam("after"))
 _MISSING = select(MARK, ENTRY.c.id).where(*_UNMARKED, ENTRY.c.state != EntryState.HELD.value).order_by(MARK, ENTRY.c.id)
-_NOWHERE = cast(null(), ENTRY.c.id.type)
-_STAGED = select(ENTRY.c.twin_digest, ENTRY.c.id.label("entry_id"), _NOWHERE.label("other_id"))
+_NO_ENTRY = cast(null(), ENTRY.c.id.type)
+_STAGED = select(ENTRY.c.twin_digest, ENTRY.c.id.label("entry_id"), _NO_ENTRY.label("other_id"))
 _STAGED = _STAGED.where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.id > bindparam("boundary"), IS_NEVER_SENT)
-_BESIDE = select(ENTRY.c.twin_digest, _NOWHERE, ENTRY.c.id)
+_BESIDE = select(ENTRY.c.twin_digest, _NO_ENTRY, ENTRY.c.id)
 _BESIDE = _BESIDE.where(ENTRY.c.state.in_(_MAY_HAVE_EVENT), ENTRY.c.removed_at.is_(None))
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 
 import pytest
-from sqlalchemy import delete, select, update
+from integration.waiting import DEADLINE_S, until
+from postgres import Postgres
+from sqlalchemy import create_engine, delete, select, text, update
 from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, count, delivered, event
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
@@ -14,14 +18,14 @@ from unit.state.world import World, answer, no_brakes, receipt, rejection, row, 
 from mappings.delivery import Refusal
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, RowOutcome, Silence, Skipped
 from mappings.reasons import ReasonCode
-from mappings.row_key import RowKey, row_key
+from mappings.row_key import FeedName, RowKey, row_key
 from state.database import writing
 from state.enums import ProblemKind, Waiting
 from state.ledger.accounts import ReadAccount, RowShares, StagePolicy, StageReport
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
 from state.ledger.reads import UnreadEvents
-from state.ledger.stage import open_stage
+from state.ledger.stage import Stage, open_stage
 from state.queries import LedgerQueries, RowFilter
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
@@ -441,3 +445,66 @@ def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -
     with ThreadPoolExecutor(2) as pool:
         accounts = [report.account for report in pool.map(lambda stage: stage.close(no_brakes), stages)]
     assert sorted((account.held, account.new) for account in accounts) == [(0, 6), (6, 0)]
+
+
+ROWS_BESIDE = 2_000
+
+
+@pytest.fixture
+def pair(postgres: Postgres) -> Iterator[tuple[World, World]]:
+    """Two feeds in a PostgreSQL database that has no statistics, whose statements wait 200 ms for a lock."""
+    url = postgres.fresh_url() + "&options=-c%20lock_timeout%3D200ms"
+    worlds = World(url), World(url, feed=FeedName("cinema"))
+    with writing(worlds[0].engine) as connection:
+        for table in (ENTRY, DUPLICATE_MARK):
+            connection.execute(text(f"ALTER TABLE {table.name} SET (autovacuum_enabled = off)"))
+    yield worlds
+    for each in worlds:
+        each.engine.dispose()
+
+
+def begun(world: World, *chunks: list[MappedRow]) -> Stage:
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
+    for chunk in chunks:
+        stage.write(chunk)
+    return stage
+
+
+def test_a_stage_waits_for_the_end_of_another_beyond_the_lock_timeout_and_keeps_its_lease(pair: tuple[World, World]) -> None:
+    first, second = (begun(world, [row(key, twin=key) for key in "ab"]) for world in pair)
+    is_inside, is_let_go = Event(), Event()
+
+    def hold(_report: StageReport) -> list[str]:
+        is_inside.set()
+        is_let_go.wait(DEADLINE_S)
+        return []
+
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE wait_event = 'advisory' AND clock_timestamp() - query_start > interval '500 ms'"
+    )
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            ends = [pool.submit(first.close, hold)]
+            until(is_inside.is_set)
+            ends.append(pool.submit(second.close, no_brakes))
+            with pair[0].engine.connect() as connection:
+                until(lambda: connection.execute(waiting).scalar_one() or ends[1].done())
+            pair[1].lease.renew()
+        finally:
+            is_let_go.set()
+    assert [(end.result().account.held, end.result().account.new) for end in ends] == [(2, 0), (0, 2)]
+
+
+def test_stages_that_end_beside_each_other_fetch_each_row_a_few_times(pair: tuple[World, World]) -> None:
+    stages = [begun(world, [row(f"{world.feed}-{number}") for number in range(ROWS_BESIDE)]) for world in pair]
+    for stage in stages:
+        assert stage.close(no_brakes).account.new == ROWS_BESIDE
+    for world in pair:
+        world.engine.dispose()  # the server counts what a session did at its end, at the latest
+    of_database = "WHERE datname = current_database()"
+    with create_engine(pair[0].url, isolation_level="AUTOCOMMIT").connect() as connection:
+        sessions = text(f"SELECT count(*) FROM pg_stat_activity {of_database} AND backend_type = 'client backend'")
+        until(lambda: connection.execute(sessions).scalar_one() == 1)
+        fetched = text(f"SELECT tup_fetched + tup_returned FROM pg_stat_database {of_database}")
+        assert connection.execute(fetched).scalar_one() < 200 * 2 * ROWS_BESIDE

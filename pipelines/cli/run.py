@@ -38,6 +38,7 @@ if IS_WORKING:
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import load_feed
+    from pipelines.before_serving import main as prepare_storage
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
@@ -52,7 +53,7 @@ if IS_WORKING:
         spelt,
     )
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
-    from pipelines.cli.workers import Task, WorkerPool
+    from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
     from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
@@ -362,7 +363,8 @@ class Launcher:
             work = partial(publish_in_worker, mapping.path, RunIdentity(run_id, launched_by))
             parts = [Shard(number, shards) for number in range(1, shards + 1)]
             tasks = [Task(str(part), partial(work, part)) for part in parts]
-            for _ in WorkerPool(shards, self.output, [__name__], bar or Progress()).run(tasks):
+            WORKERS.set_forkserver_preload([__name__])
+            for _ in WorkerPool(shards, self.output, bar or Progress()).run(tasks):
                 pass
 
         with open_context(self.settings, self.output.aside) as context:
@@ -393,13 +395,16 @@ class Launcher:
         preload = [__name__]
         if uses_dagster:
             prepare_dagster_home(self.settings.dagster_home)
-            preload += ["pipelines.before_serving:main", "pipelines.definitions", "pipelines.launcher"]
+            preload += ["pipelines.definitions", "pipelines.launcher"]
+        WORKERS.set_forkserver_preload(preload)
+        if uses_dagster:
+            fork_process(prepare_storage).join()
         run_ids = {str(mapping.feed): str(uuid4()) for mapping in feeds}
         work = partial(run_in_worker, options=self.options, as_of=self.as_of, uses_dagster=uses_dagster)
         # A mapping cannot be pickled: the classes of its steps are made at run time.
         tasks = [Task(mapping.feed, partial(work, mapping.path, mapping.feed, run_ids[mapping.feed])) for mapping in feeds]
         with open_context(self.settings) as context:  # creates the state DB before several processes need it
-            for task, report in WorkerPool(self.jobs, self.output, preload).run(tasks):
+            for task, report in WorkerPool(self.jobs, self.output).run(tasks):
                 lost = (InterruptedRunError if is_stop_asked() else SyncError)(_LOST, hint=_CONTINUE)
                 yield report or report_of(context, FeedName(task.name), run_ids[task.name], outcome_of(lost))
 

@@ -1,4 +1,4 @@
-"""A pool of worker processes that run feeds side by side: a fork server imports everything once and forks the workers.
+"""A pool of worker processes that run feeds side by side: multiprocessing's fork server imports once and forks them.
 
 Python's `ProcessPoolExecutor` fails all its work if one process is killed. Here a killed worker loses its own run only. Workers
 hear of signals from the parent alone, so that each signal counts once; a worker whose parent has died stops its run in good
@@ -10,18 +10,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
-import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
-from pkgutil import resolve_name
+from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from pipelines.cli.output.console import Output, Progress, counted
 from pipelines.cli.run_report import RunReport
@@ -30,6 +29,7 @@ from pipelines.run.outcome import ExitCode
 from pipelines.run.signals import STOPPING, ignore_all_but_sigint, leaving_on_second_signal, signals_raised
 
 Run = Callable[[Output], RunReport]
+WORKERS = get_context("forkserver")
 _STOP = "stop"
 _DRAWN_EVERY_S = 0.2
 
@@ -44,13 +44,10 @@ class Task:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Runs tasks in at most `most` processes at a time. `preload`: modules to import before these are forked, and functions
-    to call, as `module:function`. `bar`: what all tasks advance, instead of a bar with a line for each.
-    """
+    """Runs tasks in at most `most` processes at a time. `bar`: what all tasks advance, instead of a bar with a line for each."""
 
     most: int
     output: Output
-    preload: Sequence[str] = ()
     bar: Progress | None = None
     _at_work: dict[Connection, tuple[Task, Progress]] = field(default_factory=dict)
     _is_stopping: bool = False
@@ -62,7 +59,7 @@ class WorkerPool:
         """
         waiting = deque(tasks)
         own = self.output.progress(counted(len(waiting), "feed"), len(waiting))
-        with _ForkServer(self.preload) as server, own if self.bar is None else nullcontext(self.bar) as bar:
+        with ExitStack() as workers, own if self.bar is None else nullcontext(self.bar) as bar:
 
             def begin_next(worker: Connection) -> None:
                 task = waiting.popleft()
@@ -70,7 +67,7 @@ class WorkerPool:
                 _send(worker, (task.run, bar.is_drawn))
 
             for _ in range(min(self.most, len(waiting))):
-                begin_next(server.fork())
+                begin_next(workers.enter_context(_start_worker()))
             while self._at_work:
                 for worker in self._wait():
                     task, line = self._at_work[worker]
@@ -89,7 +86,7 @@ class WorkerPool:
                             if message and message.exit_code == ExitCode.INTERRUPTED and not self._is_stopping:
                                 self._stop()
                             if waiting and not self._is_stopping:
-                                begin_next(worker if message else server.fork())
+                                begin_next(worker if message else workers.enter_context(_start_worker()))
                             yield task, message
 
     def _wait(self) -> list[Connection]:
@@ -121,43 +118,29 @@ def _receive(connection: Connection) -> Any:
         return None
 
 
-@dataclass(slots=True)
-class _ForkServer:
-    """A process without threads that forks a worker for each connection it is sent. It and the workers end with the block."""
+def fork_process(target: Callable[..., object], *args: object) -> BaseProcess:
+    """Return a new process of the fork server, with signals blocked: they are the parent's to pass on.
 
-    preload: Sequence[str]
-    _process: subprocess.Popen[bytes] = field(init=False)
-    _requests: socket.socket = field(init=False)
-    _workers: list[Connection] = field(default_factory=list)
+    Raises:
+        OSError, EOFError: the fork server was killed.
+    """
+    resource_tracker.ensure_running()  # first, because it unblocks signals
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    process = WORKERS.Process(target=target, args=args)
+    process.start()
+    return process
 
-    def __enter__(self) -> Self:
-        """Start the process in its own session, with signals blocked: they are the parent's to pass on."""
-        self._requests, theirs = socket.socketpair()
-        fd = theirs.fileno()
-        command = [sys.executable, "-m", __name__, str(fd), *self.preload]
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-        try:
-            with theirs:
-                self._process = subprocess.Popen(  # noqa: S603  # our own program
-                    command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), pass_fds=[fd], start_new_session=True
-                )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.close()
-        self._requests.close()
-        self._process.wait()
-
-    def fork(self) -> Connection:
-        """Return the connection to a new worker; it is at its end if there is none."""
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):
-            socket.send_fds(self._requests, [b"1"], [theirs.fileno()])
-        self._workers.append(Connection(mine.detach()))
-        return self._workers[-1]
+def _start_worker() -> Connection:
+    """Return the connection to a new worker; it is at its end if there is none."""
+    mine, theirs = WORKERS.Pipe()
+    with theirs, suppress(OSError, EOFError):
+        fork_process(_serve, theirs)
+    return mine
 
 
 class _RelayedProgress(Progress):
@@ -200,7 +183,11 @@ class _RelayedOutput(Output):
 
 def _serve(parent: Connection) -> None:
     """Run one task after another until the connection is closed; only the parent's signals stop one."""
+    os.setsid()  # out of reach of the terminal's signals
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # forgets one that came before
     ignore_all_but_sigint()
+    os.dup2(sys.stderr.fileno(), 1)  # stdout is the parent's
+    gc.freeze()  # so that collections copy no shared memory
     tasks: SimpleQueue[tuple[Run, bool] | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(parent, tasks.put), name="eventsync-listening", daemon=True).start()
     with leaving_on_second_signal(lambda: None):
@@ -221,26 +208,3 @@ def _listen(parent: Connection, put: Callable[[Any], None]) -> None:
         else:
             put(message)
     put(None)
-
-
-def main() -> None:
-    """Fork a worker for each connection that arrives on the socket; a worker returns from here when it has ended."""
-    requests = socket.socket(fileno=int(sys.argv[1]))
-    for name in sys.argv[2:]:
-        found = resolve_name(name)
-        if callable(found):
-            found()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # an ended worker leaves no zombie
-    gc.freeze()  # so that collections in workers copy no shared memory
-    while (request := socket.recv_fds(requests, 1, 1))[0]:
-        (fd,) = request[1]
-        if os.fork() == 0:
-            requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _serve(Connection(fd))
-            return
-        os.close(fd)
-
-
-if __name__ == "__main__":
-    main()

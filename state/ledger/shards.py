@@ -122,8 +122,10 @@ def close_if_over(connection: Connection, scope_id: int, run_id: str, now: datet
         return False
     at = server_now() if clock.is_servers else null()
     its_shards = (LEASE.c.scope_id == scope_id, LEASE.c.shard.in_([one.shard for one in unfinished]))
-    leases = connection.execute(select(LEASE, at.label("server_now")).where(*its_shards).order_by(LEASE.c.shard)).all()
-    if not all(end_if_free(connection, lease, clock) for lease in leases):
+    held = select(LEASE, at.label("server_now")).where(*its_shards).with_for_update(skip_locked=True)
+    leases = connection.execute(held).all()  # a worker that holds the lock is at work, and may wait for ours
+    begun = sum(one.started_at is not None for one in unfinished)
+    if len(leases) < begun or not all(end_if_free(connection, lease, clock) for lease in leases):
         return False
     _give_up(connection, scope_id, run_id, now)
     shards = read_shards(connection, scope_id, run_id)

@@ -165,7 +165,8 @@ def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neigh
     """Return the scopes of the feed's service, except those that a person lets deliver side by side with it."""
     own = connection.execute(select(SCOPE.c.service, SCOPE.c.namespace).where(SCOPE.c.id == scope_id)).one()
     apart = select(SIDE_BY_SIDE.c.other_id).where(SIDE_BY_SIDE.c.scope_id == scope_id)
-    rows = connection.execute(select(SCOPE).where(SCOPE.c.service == own.service, SCOPE.c.id.not_in(apart)))
+    columns = (SCOPE.c.id, SCOPE.c.feed, SCOPE.c.namespace, SCOPE.c.marked_id, SCOPE.c.gate, SCOPE.c.whole_read_at)
+    rows = connection.execute(select(*columns).where(SCOPE.c.service == own.service, SCOPE.c.id.not_in(apart)))
     return {
         row.id: Neighbour(
             row.feed,

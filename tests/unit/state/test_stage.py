@@ -11,6 +11,7 @@ import pytest
 from integration.waiting import DEADLINE_S, until
 from postgres import Postgres
 from sqlalchemy import create_engine, delete, select, text, update
+from sqlalchemy import event as sql_event
 from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, count, delivered, event
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
@@ -388,6 +389,20 @@ def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> 
     report = second.close(no_brakes)
     assert (report.account.held, report.account.new) == (1, 1)
     assert report.held[0].row_key == "y"
+
+
+def test_a_stage_takes_no_statement_more_for_each_other_feed_of_the_service(world: World) -> None:
+    def statements(*keys: str) -> int:
+        seen: list[str] = []
+        sql_event.listen(world.engine, "before_cursor_execute", lambda _c, _cursor, statement, *_rest: seen.append(statement))
+        world.stage([row(key, key, twin=key) for key in keys])
+        return len(seen)
+
+    statements("a")
+    alone = statements("a", "b")
+    for number in range(5):
+        beside(world, f"other-{number}").stage([row("x", f"X{number}", twin=f"x{number}")])
+    assert statements("a", "b", "c") == alone
 
 
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:

@@ -135,9 +135,11 @@ def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Name
     fleet.broken += [f"{account[name]} {name} of {rows} rows" for name in ("events", "bodies") if account[name] != rows]
     fleet.broken += [f"{account['contradicted']} keys came with two bodies"] * bool(account["contradicted"])
     fleet.broken += [f"{found} entries are not delivered"] * (found != (0,))
+    per_s = account["events"] / account["span_s"]
     print(
         f"{chosen.workers} workers, {chosen.jobs} jobs, {chosen.shards} shards, {chosen.feeds} feeds of {chosen.rows} rows, "
         f"{chosen.in_flight} in flight, {chosen.latency_ms} ms: {rows / took_s:.0f} rows/s in {took_s:.0f} s, "
+        f"{per_s:.0f} from the first request to the last; "
         f"{cpu_s:.0f} s of CPU; {fleet.kills} kills; {account['events']} events, "
         f"{account['posts'] - account['events'] - account['refused']} sent again, "
         f"{account['refused'] / account['posts']:.2%} answered 429"

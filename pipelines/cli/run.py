@@ -392,13 +392,11 @@ class Launcher:
 
     def _run_in_workers(self, feeds: Sequence[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
         """Run each feed in a worker process; a process that dies fails its feed only."""
-        preload = [__name__]
+        with_dagster = ["pipelines.definitions", "pipelines.launcher"] if uses_dagster else []
+        WORKERS.set_forkserver_preload([__name__, *with_dagster])
         if uses_dagster:
             prepare_dagster_home(self.settings.dagster_home)
-            preload += ["pipelines.definitions", "pipelines.launcher"]
-        WORKERS.set_forkserver_preload(preload)
-        if uses_dagster:
-            fork_process(prepare_storage).join()
+            fork_process(prepare_storage).join()  # workers would create it at once
         run_ids = {str(mapping.feed): str(uuid4()) for mapping in feeds}
         work = partial(run_in_worker, options=self.options, as_of=self.as_of, uses_dagster=uses_dagster)
         # A mapping cannot be pickled: the classes of its steps are made at run time.

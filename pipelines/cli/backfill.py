@@ -19,9 +19,10 @@ if IS_WORKING:
     from mappings.spec.feed import FeedMapping
     from mappings.strict import written
     from pipelines.before_serving import prepare_dagster_home
+    from pipelines.cli.dry_run import rehearse_stage
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from
-    from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
+    from pipelines.cli.run import Launcher, notify_after, notify_before, options_of
     from pipelines.cli.run_report import RunReport, report_from_outcome, sent_in, show_report
     from pipelines.clock import monotonic_s, new_backfill_id, now
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record

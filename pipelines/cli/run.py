@@ -1,20 +1,15 @@
-"""`eventsync run`: stages, checks and publishes feeds; in the Dagster UI like a scheduled run unless `--no-dagster`.
-
-`--dry-run` stages into a copy of the feed's ledger instead, and shows what a run would send.
-"""
+"""`eventsync run`: stages, checks and publishes feeds; in the Dagster UI like a scheduled run unless `--no-dagster`."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -33,47 +28,33 @@ if IS_WORKING:
 
     from connectors.addresses import is_loopback
     from mappings.errors import ConfigError, MappingFileError, SyncError
-    from mappings.outcome import shown_place
     from mappings.reasons import did_you_mean
-    from mappings.row_key import FeedName, IdempotencyKey, RowKey
+    from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import load_feed
     from pipelines.before_serving import main as prepare_storage
     from pipelines.before_serving import prepare_dagster_home
+    from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
         Output,
         Progress,
-        brakes_table,
         counted,
-        counts_line,
-        document_from,
-        read_line,
-        rejections_table,
-        spelt,
     )
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
-    from pipelines.clock import now
     from pipelines.orchestration.webserver import Webserver, webserver_url
-    from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
-    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of, worst
-    from pipelines.run.publish import PublishReport, outcome_of_publish
+    from pipelines.run.outcome import ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of, worst
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
-    from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord
-    from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
     from state.ledger.lease import Shard
-    from state.ledger.standing import FeedScope, Standing
-    from state.moving import rehearsal_copy
-    from state.opening import existing_database
-    from state.queries import LedgerQueries, RowFilter
+    from state.queries import LedgerQueries
 
 
 def run(  # the options of the surface
@@ -156,7 +137,12 @@ def run(  # the options of the surface
                 if as_of:
                     _check_as_of(settings, mappings, as_of, options, is_rehearsal=dry_run)
             if dry_run:
-                return rehearse_feeds(settings, mappings, options, output, as_of)
+                rehearsals = rehearse_feeds(settings, mappings, options, output, as_of)
+                output.document(Rehearsals(rehearsals=rehearsals))
+                for rehearsal in rehearsals:
+                    show_rehearsal(output, rehearsal)
+                output.note(f"dry run{f' as of {as_of}' if as_of else ''}: nothing was written or sent")
+                return worst({rehearsal["exit_code"] for rehearsal in rehearsals})
             notify_before(settings, mappings)
             launcher = Launcher(settings, options, output, as_of=as_of, jobs=jobs)
             for report in launcher.run(mappings, uses_dagster=not (no_dagster or as_of)):
@@ -177,41 +163,6 @@ def run(  # the options of the surface
             output.error(error)
         notify_after(settings, mappings, reports, broken if all_feeds else None)
         return exit_code
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """A row that the run would send, with its idempotency key and payload."""
-
-    place: str
-    row_key: RowKey
-    idempotency_key: IdempotencyKey
-    event: dict[str, Any]
-
-
-class Rehearsal(TypedDict):
-    """What a run of one feed would do. `first`: the first rows it would send; `waiting`: how many rows would wait for a person
-    afterwards.
-
-    If the source could not be read, `read` is null and the counts of the read are left out.
-    """
-
-    feed: str
-    outcome: str
-    exit_code: int
-    message: str
-    hint: str
-    read: ReadAccount | None
-    skipped: NotRequired[Mapping[str, int]]
-    warnings: NotRequired[int]
-    vanished: NotRequired[int]
-    past: NotRequired[int]
-    withdrawn: NotRequired[int]
-    rejections: NotRequired[Sequence[RejectedRow]]
-    brakes: NotRequired[Sequence[BrakeResult]]
-    would_send: int
-    first: Sequence[Sending]
-    waiting: Mapping[str, int]
 
 
 class Rehearsals(TypedDict):
@@ -434,6 +385,10 @@ class Launcher:
 
     def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
         waiting, at_work = deque(feeds), dict[str, FeedMapping]()
+        alone = [mapping.feed for mapping in waiting if mapping.publish.shards == 1]
+        if alone and (self.options.shards or 1) > 1:
+            message = f"--shards: Dagster starts no other worker for {', '.join(alone)}: `publish: shards` is not set there"
+            raise ConfigError(message, hint="set it in the mapping file and run `eventsync reload`; or add --no-dagster")
 
         def launch_next() -> None:
             if waiting and not is_stop_asked():
@@ -496,141 +451,6 @@ def run_in_worker(
 
 _CONTINUE = "run the same command again to continue"
 _LOST = "the process of the run has died; the state is intact"
-_SHOWN = 10
-"""How many rows to be sent are shown, and how many rejected rows."""
-_CLAIMED_AT_ONCE = 500
-_SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
-_REHEARSED = "a rehearsal"
-"""Holder of the lease during a dry run."""
-
-
-def rehearse_feeds(
-    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, as_of: str | None = None
-) -> int:
-    """Show what a run of each feed would do; return 0, or the gravest exit code of these runs.
-
-    The code is 5 if a brake would stop a run. What depends on the service's answers is not known.
-    """
-    rehearsals = []
-    for mapping in feeds:
-        with output.progress(f"dry run of {mapping.feed}") as bar:
-            clock = partial(as_of_moment, as_of, mapping) if as_of else now
-            rehearsals.append(_rehearse(settings, mapping, options, bar, clock))
-        if is_stop_asked():
-            break
-    output.document(Rehearsals(rehearsals=rehearsals))
-    for rehearsal in rehearsals:
-        _show_rehearsal(output, rehearsal)
-    output.note(f"dry run{f' as of {as_of}' if as_of else ''}: nothing was written or sent")
-    return worst({rehearsal["exit_code"] for rehearsal in rehearsals})
-
-
-def _rehearse(
-    settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress, clock: Callable[[], datetime]
-) -> Rehearsal:
-    feed = mapping.feed
-    try:
-        with (
-            faults_as_errors(lambda: "doing a dry run"),
-            existing_database(settings.state_url) as engine,
-            rehearsal_copy(engine, settings.destination, feed) as copy,
-        ):
-            context = RunContext(settings, copy, now=clock)
-            outcome, staged = rehearse_stage(context, mapping, options, Watcher(read=bar.advance))
-            if outcome.exit_code is not ExitCode.DONE or options.stage_only:
-                return _document(feed, outcome, staged)
-            pass_the_gate(context.ledger(mapping), mapping, options, _REHEARSED)
-            would_send, first, standing = _owed(_rehearsal(context, mapping, options))
-            ended = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), mapping)
-            if ended.exit_code is ExitCode.DONE:
-                ended = replace(ended, name=outcome.name)
-            (status,) = LedgerQueries(copy, clock).status(destination=settings.destination, feed=feed)
-            return _document(feed, ended, staged, would_send=would_send, first=first, waiting=status.waiting)
-    except BrakeError as closed:
-        return _document(feed, outcome_of(closed), staged)
-    except SyncError as error:
-        return _document(feed, outcome_of(error))
-    except KeyboardInterrupt:
-        return _document(feed, outcome_of(_interrupted()))
-
-
-def _interrupted() -> SyncError:
-    return InterruptedRunError("interrupted; nothing was written or sent", hint="run the same command again")
-
-
-def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None) -> FeedRun:
-    return FeedRun(context, mapping, RunIdentity(str(uuid4()), _REHEARSED), options, watcher or Watcher())
-
-
-def rehearse_stage(
-    context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None
-) -> tuple[RunOutcome, Staged | None]:
-    """Stage into a copy of the state DB; return the outcome and what was staged (None if nothing was read)."""
-    staged = None
-    try:
-        staged = None if options.publish_only else _rehearsal(context, mapping, options, watcher).stage()
-    except SyncError as error:
-        return outcome_of(error), None
-    except KeyboardInterrupt:
-        return outcome_of(_interrupted()), None
-    if staged and staged.stopping:
-        return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
-    return RunOutcome("rehearsed", ExitCode.DONE), staged
-
-
-def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
-    """Return how many rows the run would send, the first of them in order of sending, and the counts that wait for a decision."""
-    queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
-    first = []
-    with run.context.lease(run.mapping, _REHEARSED, is_patient=False) as lease:
-        outbox = run.open_outbox(lease)
-        owed = outbox.owed
-        intents = outbox.settle_and_claim((), _SHOWN)
-        for intent in intents:
-            (row,) = queries.rows(scope, RowFilter(row_key=intent.row_key))
-            first.append(Sending(row.origin, intent.row_key, intent.key, json.loads(intent.body)))
-        if not run.options.keys:
-            return min(owed, run.options.limit or owed), first, outbox.standing()
-        count = len(intents)  # the outbox counts no selection of keys: claim them all
-        while claimed := len(outbox.settle_and_claim((), _CLAIMED_AT_ONCE)):
-            count += claimed
-        return count, first, outbox.standing()
-
-
-def _document(feed: FeedName, outcome: RunOutcome, staged: Staged | None = None, **owed: object) -> Rehearsal:
-    """Build the JSON document of a dry run; without `owed` nothing would be sent."""
-    others: dict[str, object] = {"read": None, "would_send": 0, "first": (), "waiting": {}, **owed}
-    if staged:
-        report = staged.report
-        others |= {name: getattr(report, name) for name in ("skipped", "warnings", "vanished", "past", "withdrawn", "rejections")}
-        others |= {"read": report.account, "brakes": staged.brakes}
-    return document_from(Rehearsal, outcome, feed=feed, outcome=outcome.name, **others)
-
-
-def _show_rehearsal(output: Output, one: Rehearsal) -> None:
-    feed, read = one["feed"], one["read"]
-    output.note(f"{feed}: {one['outcome']}")
-    output.note(*one["message"].splitlines(), *([f"what to do: {one['hint']}"] if one["hint"] else []), indent=2)
-    if read:
-        output.note(read_line(asdict(read)), indent=2)
-        if one["skipped"]:
-            output.note(f"left out: {counts_line(one['skipped'])}", indent=2)
-        counts = {"warnings": one["warnings"], "gone from the source": one["vanished"], "gone, past events": one["past"]}
-        counts |= {"to be withdrawn": one["withdrawn"]}
-        output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
-        if one["rejections"]:
-            output.table(f"{feed}: the first rejected rows", *rejections_table(one["rejections"][:_SHOWN]))
-        output.table(f"{feed}: brakes", *brakes_table(one["brakes"]))
-    if one["waiting"]:
-        waiting = counts_line({spelt(kind): count for kind, count in one["waiting"].items()})
-        output.note(f"{feed}: would wait for a person: {waiting}")
-    count = counted(one["would_send"], "row")
-    output.note(f"{feed}: a run would send {count}")
-    if one["first"]:
-        rows = [
-            (shown_place(s.place), s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]
-        ]
-        output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
 
 
 def sync_feeds(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:

@@ -131,3 +131,10 @@ def test_on_a_webserver_runs_are_launched_side_by_side(five_feeds: Desk) -> None
         said = run.ended(130)
     assert [(one["feed"], one["outcome"]) for one in said.document["runs"]] == [(feed, "interrupted") for feed in FEEDS[:3]]
     assert {one["run_id"] for one in said.document["runs"]} == webserver.followed
+
+
+def test_on_a_webserver_only_feeds_with_shards_can_be_published_by_several_workers(five_feeds: Desk) -> None:
+    with dagster_webserver("SUCCESS") as webserver:
+        said = five_feeds.command("run", "--all", "--shards", "2", code=2, EVENTSYNC_DAGSTER_URL=webserver.url)
+    assert "`publish: shards` is not set" in said.words
+    assert webserver.followed == set()

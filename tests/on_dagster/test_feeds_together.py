@@ -28,7 +28,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import PUBLISH_CHECKS
-from pipelines.orchestration.dagster_private import _REPOSITORY
+from pipelines.orchestration.dagster_private import _repository
 from pipelines.orchestration.together import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -155,7 +155,7 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
 
 
 def test_a_feed_whose_own_schedule_was_switched_off_stays_off(halls: Desk) -> None:
-    origin = _REPOSITORY.get_instigator_origin(names.schedule_of_job(names.job_of(FeedName("hall-4"))))
+    origin = _repository().get_instigator_origin(names.schedule_of_job(names.job_of(FeedName("hall-4"))))
     state = InstigatorState(origin, InstigatorType.SCHEDULE, InstigatorStatus.STOPPED, ScheduleInstigatorData("15 */2 * * *"))
     halls.instance.add_instigator_state(state)
     (request,) = tick(halls)

@@ -12,6 +12,7 @@ from integration.waiting import DEADLINE_S, until
 from postgres import Postgres
 from sqlalchemy import create_engine, delete, select, text, update
 from sqlalchemy import event as sql_event
+from sqlalchemy.pool import NullPool
 from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, count, delivered, event
 from unit.state.story import picture, play, stories, told
 from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
@@ -518,7 +519,7 @@ def test_stages_that_end_beside_each_other_fetch_each_row_a_few_times(pair: tupl
     for world in pair:
         world.engine.dispose()  # the server counts what a session did at its end, at the latest
     of_database = "WHERE datname = current_database()"
-    with create_engine(pair[0].url, isolation_level="AUTOCOMMIT").connect() as connection:
+    with create_engine(pair[0].url, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as connection:
         sessions = text(f"SELECT count(*) FROM pg_stat_activity {of_database} AND backend_type = 'client backend'")
         until(lambda: connection.execute(sessions).scalar_one() == 1)
         fetched = text(f"SELECT tup_fetched + tup_returned FROM pg_stat_database {of_database}")

@@ -36,11 +36,7 @@ if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
     from pipelines.cli.feed_files import chosen_feeds, folder_of
-    from pipelines.cli.output.console import (
-        Output,
-        Progress,
-        counted,
-    )
+    from pipelines.cli.output.console import Output, Progress, counted
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
     from pipelines.orchestration.webserver import Webserver, webserver_url
@@ -422,31 +418,37 @@ class Launcher:
 
 def publish_in_worker(path: Path, identity: RunIdentity, shard: Shard, output: Output) -> RunReport:
     """Publish one shard of a run in a worker process; every error becomes its report."""
-    settings = current_settings()
-    configure_logs(settings)
-    try:
+
+    def work(settings: Settings) -> RunReport:
         with output.progress(str(shard)) as bar, open_context(settings, output.aside) as context:
             watcher = Watcher(settled=bar.advance)
             outcome = FeedRun(context, load_feed(path), identity, watcher=watcher, shard=shard).run().outcome
-    except SyncError as error:
-        outcome = outcome_of(error)
-    except KeyboardInterrupt:
-        outcome = outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE))
-    return report_from_outcome(str(shard), identity.run_id, outcome)
+        return report_from_outcome(str(shard), identity.run_id, outcome)
+
+    return _report_of_worker(str(shard), identity.run_id, work)
 
 
 def run_in_worker(
     path: Path, feed: str, run_id: str, output: Output, *, options: RunOptions, as_of: str | None, uses_dagster: bool
 ) -> RunReport:
     """Run one feed in a worker process; every error becomes its report."""
+
+    def work(settings: Settings) -> RunReport:
+        return Launcher(settings, options, output, as_of=as_of).run_one(load_feed(path), run_id, uses_dagster=uses_dagster)
+
+    return _report_of_worker(feed, run_id, work)
+
+
+def _report_of_worker(name: str, run_id: str, work: Callable[[Settings], RunReport]) -> RunReport:
+    """Return the report of the work with the settings of this process, or of the error that ended it."""
     settings = current_settings()
     configure_logs(settings)
     try:
-        return Launcher(settings, options, output, as_of=as_of).run_one(load_feed(path), run_id, uses_dagster=uses_dagster)
+        return work(settings)
     except SyncError as error:
-        return report_from_outcome(feed, run_id, outcome_of(error))
+        return report_from_outcome(name, run_id, outcome_of(error))
     except KeyboardInterrupt:
-        return report_from_outcome(feed, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
+        return report_from_outcome(name, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
 
 
 _CONTINUE = "run the same command again to continue"

@@ -49,6 +49,16 @@ class End(NamedTuple):
     message: str
     pace: Mapping[str, float]
 
+    @property
+    def columns(self) -> dict[str, object]:
+        """The columns of the record."""
+        return {
+            "outcome": self.outcome,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "pace": json.dumps(dict(self.pace)),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Closing:
@@ -102,8 +112,7 @@ def finish_shard(run: FencedTransaction, end: End, account: PublishAccount | Non
 
     Raises `LeaseLostError` if the shard is another worker's by now.
     """
-    columns = {"outcome": end.outcome, "exit_code": end.exit_code, "message": end.message, "pace": json.dumps(dict(end.pace))}
-    columns |= {"publish_account": account and dump(account)}
+    columns = {**end.columns, "publish_account": account and dump(account)}
     with run.transaction() as connection:
         _lock(connection, run.scope_id, run.run_id)
         _write(connection, run, **columns, finished_at=run.now())
@@ -131,8 +140,7 @@ def close_if_over(connection: Connection, scope_id: int, run_id: str, now: datet
     shards = read_shards(connection, scope_id, run_id)
     standing = read_standing(connection, scope_id, now, closing.key_memory_s)
     end, account = closing.judge(shards, standing), sum_of(one.publish for one in shards if one.publish)
-    columns = {"outcome": end.outcome, "exit_code": end.exit_code, "message": end.message, "pace": json.dumps(dict(end.pace))}
-    columns |= {"finished_at": now, "phase": Phase.FINISHED.value, "standing": dump_standing(standing)}
+    columns = {**end.columns, "finished_at": now, "phase": Phase.FINISHED.value, "standing": dump_standing(standing)}
     if account:
         account.check()
         columns["publish_account"] = dump(account)

@@ -228,9 +228,12 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         """Set the pragmas of a new connection; `isolation_level = None` leaves BEGIN to `_begin`."""
         connection.isolation_level = None
-        for_writing = ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
+        connection.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}").fetchall()
         is_read_only = is_sqlite_file(address) and _is_read_only(str(address.database))
-        for pragma in (f"busy_timeout = {wait_s * 1000:.0f}", *(() if is_read_only else for_writing), "cache_size = -32000"):
+        if not is_read_only:
+            _use_write_ahead_log(connection, wait_s)
+        for_writing = ("synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
+        for pragma in (*(() if is_read_only else for_writing), "cache_size = -32000"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
             record.info[_FILE] = path, _identity(path)
@@ -245,6 +248,17 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
     if is_sqlite_file(address):
         sa.event.listen(engine, "do_connect", _open_as_allowed)
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, wait_s: float) -> None:
+    """Switch a new file to its write-ahead log; SQLite itself does not wait if another process does the same at this moment."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random  # noqa: PLC0415 # for new files alone
+
+    is_locked = retry_if_exception(lambda error: getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY")
+    switch = Retrying(retry=is_locked, stop=stop_after_delay(wait_s), wait=wait_random(0.01, 0.05), reraise=True)
+    switch(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
 
 
 def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> None:

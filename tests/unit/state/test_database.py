@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import psycopg
 import pytest
@@ -68,6 +70,15 @@ def test_the_migrations_end_in_the_tables_and_the_newest_is_the_one_that_opening
         assert "ck_ledger_entry_state" in checks
         assert "AUTOINCREMENT" in checks
     engine.dispose()
+
+
+def test_who_opens_a_new_file_waits_for_another_who_does_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        Timer(0.2, other.rollback).start()
+        open_database(url(file)).dispose()
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_settled_answer_survives_power_loss(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def walk(node: object, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
     """Yield every part of a document with its path, outer parts first."""
     yield loc, node
     for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        yield from walk(inner, (*loc, key))
+        yield from walk(inner, (*loc, key)) if isinstance(inner, dict | list) else [((*loc, key), inner)]
 
 
 def plain(node: object) -> object:

@@ -11,19 +11,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
-from mappings.spec.feed import FeedText, Schedule
+from mappings.spec.feed import FeedMapping, FeedText, Schedule
 from mappings.yaml.loader import FeedFolder, load_feed, load_folder, readable_document
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import LaunchOptions, backfill_definitions, feed_assets
+from pipelines.orchestration.assets import LaunchOptions, feed_assets, feed_jobs
 from pipelines.orchestration.automation import (
     feed_schedules,
     feed_sensors,
@@ -65,22 +66,24 @@ class FeedRepository(dg.RepositoryData):
         return settings
 
     @cached_property
-    def _parts(self) -> Sequence[dg.RepositoryDefinition]:
-        """The definitions of each feed, and last those that belong to no feed."""
+    def _folder(self) -> tuple[Sequence[_Feed], dg.RepositoryDefinition]:
+        """The feeds, and the definitions that belong to none."""
         is_strict = bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
         with _nothing_collected():
-            parts = _definitions_of_folder(self._settings, self._open_run_context, is_strict=is_strict)
-            return [one.get_repository_def() for one in parts]
+            feeds, rest = _load_definitions(self._settings, self._open_run_context, is_strict=is_strict)
+            return feeds, rest.get_repository_def()
 
     @cached_property
     def _jobs(self) -> Mapping[str, dg.JobDefinition]:
         """All jobs by name, with Dagster's implicit job of all assets in place of those of each feed."""
+        feeds, rest = self._folder
         with _nothing_collected():
             assets, checks = (
                 dict.fromkeys(one.values()) for one in (self.get_assets_defs_by_key(), self.get_asset_checks_defs_by_key())
             )
-            whole = dg.Definitions(assets=[*assets], asset_checks=[*checks], executor=dg.in_process_executor)
-            parts = [whole.get_repository_def(), *self._parts]
+            whole = dg.Definitions.merge(dg.Definitions(assets=[*assets], asset_checks=[*checks]), _common())
+            whole_feeds = (dg.Definitions.merge(*one.definitions(self._open_run_context)) for one in feeds)
+            parts = [whole.get_repository_def(), *(one.get_repository_def() for one in whole_feeds), rest]
             owners = {name: part for part in reversed(parts) for name in part.job_names}
             return {name: part.get_job(name) for name, part in owners.items()}
 
@@ -89,10 +92,10 @@ class FeedRepository(dg.RepositoryData):
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
         """Return a job; load only its feed, unless all are loaded."""
-        if job_name == names.DUE_FEEDS_JOB and "_parts" not in vars(self):  # its steps load the files of their feeds themselves
+        if job_name == names.DUE_FEEDS_JOB and "_folder" not in vars(self):  # its steps load the files of their feeds themselves
             return due_feeds_job(self._settings, self._open_run_context)
         group = names.group_of_job(job_name)
-        if group and "_parts" not in vars(self):
+        if group and "_folder" not in vars(self):
             alone = build_definitions(self._settings, self._open_run_context, wanted=[group])
             if alone.get_repository_def().has_job(job_name):
                 return alone.resolve_job_def(job_name)
@@ -106,27 +109,30 @@ class FeedRepository(dg.RepositoryData):
 
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:
         """Return the schedules of all feeds."""
-        return [one for part in self._parts for one in part.schedule_defs]
+        feeds, rest = self._folder
+        return [*(schedule for one in feeds for schedule in one.schedules), *rest.schedule_defs]
 
     def get_all_sensors(self) -> Sequence[dg.SensorDefinition]:
         """Return the sensors of all feeds."""
-        return [one for part in self._parts for one in part.sensor_defs]
+        feeds, rest = self._folder
+        return [*(sensor for one in feeds for sensor in one.sensors), *rest.sensor_defs]
 
     def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
         """Return the assets of all feeds."""
-        return {key: one for part in self._parts for key, one in part.assets_defs_by_key.items()}
+        feeds, rest = self._folder
+        return {key: asset for one in feeds for asset in one.assets for key in asset.keys} | dict(rest.assets_defs_by_key)
 
     def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]:
         """Return the checks that are defined apart from their assets."""
-        return {key: one for part in self._parts for key, one in part.asset_checks_defs_by_key.items()}
+        return self._folder[1].asset_checks_defs_by_key
 
     def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:
         """Return the options of a run."""
-        return self._parts[-1].get_top_level_resources()
+        return self._folder[1].get_top_level_resources()
 
     def get_env_vars_by_top_level_resource(self) -> Mapping[str, AbstractSet[str]]:
         """Return the environment variables that those options come from."""
-        return self._parts[-1].get_env_vars_by_top_level_resource()
+        return self._folder[1].get_env_vars_by_top_level_resource()
 
 
 @contextmanager
@@ -153,39 +159,52 @@ def build_definitions(
     Raises:
         MappingFileError: the first broken file, if `is_strict` (for `dagster definitions validate`).
     """
-    return dg.Definitions.merge(*_definitions_of_folder(settings, open_run_context, is_strict=is_strict, wanted=wanted))
+    feeds, rest = _load_definitions(settings, open_run_context, is_strict=is_strict, wanted=wanted)
+    return dg.Definitions.merge(*(part for one in feeds for part in one.definitions(open_run_context)), rest)
 
 
-def _definitions_of_folder(
+class _Feed(NamedTuple):
+    """The definitions of one feed but its jobs, which take as long again."""
+
+    mapping: FeedMapping
+    assets: Sequence[dg.AssetsDefinition]
+    schedules: Sequence[dg.ScheduleDefinition]
+    sensors: Sequence[dg.SensorDefinition]
+
+    def definitions(self, open_run_context: OpenContext) -> Sequence[dg.Definitions]:
+        """Return all definitions of the feed, its jobs among them."""
+        parts = dg.Definitions(assets=self.assets, schedules=self.schedules, sensors=self.sensors)
+        return parts, feed_jobs(self.mapping, open_run_context), _common()
+
+
+@cache
+def _common() -> dg.Definitions:
+    """Return what all feeds share; no name of this module holds it, because Dagster would take it for the entry point."""
+    return dg.Definitions(executor=dg.in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
+
+
+def _load_definitions(
     settings: Settings, open_run_context: OpenContext, *, is_strict: bool, wanted: Collection[str] = ()
-) -> Sequence[dg.Definitions]:
-    """Build the definitions of each feed, and last those that belong to no feed."""
-    folder = load_folder(settings.feeds, wanted)
+) -> tuple[Sequence[_Feed], dg.Definitions]:
+    """Build the definitions of each feed, and those that belong to no feed."""
+    folder = load_folder(settings.feeds, wanted, warns=False)
     if is_strict and folder.broken:
         raise folder.broken[0]
     broken = broken_feeds(folder)
     shared = sharing(folder.feeds, (one.schedule for one in broken))
     together = {feed for feeds in shared.values() for feed in feeds}
-    common = dg.Definitions(executor=dg.in_process_executor, resources={"options": LaunchOptions.configure_at_launch()})
     notices = dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context))
     schedules = shared_schedules(shared, settings, open_run_context)
-    rest = dg.Definitions.merge(broken_definitions(broken), history_definitions(), schedules, notices, common)
-    parts: list[dg.Definitions] = []
-    for mapping in folder.feeds:
-        job = dg.define_asset_job(
-            names.job_of(mapping.feed),
-            selection=[dg.AssetKey([mapping.feed, name]) for name in ("staged", "published")],
-            tags={names.FEED_TAG: mapping.feed},
-            description=f"Stage and publish {mapping.feed}.",
+    feeds = [
+        _Feed(
+            mapping,
+            feed_assets(mapping, open_run_context, settings.state_kind),
+            feed_schedules(mapping) if mapping.feed not in together else [],
+            [*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)],
         )
-        feed = dg.Definitions(
-            assets=feed_assets(mapping, open_run_context, settings.state_kind),
-            jobs=[job],
-            schedules=feed_schedules(mapping) if mapping.feed not in together else [],
-            sensors=[*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)],
-        )
-        parts.append(dg.Definitions.merge(feed, backfill_definitions(mapping, open_run_context), common))
-    return [*parts, rest]
+        for mapping in folder.feeds
+    ]
+    return feeds, dg.Definitions.merge(broken_definitions(broken), history_definitions(), schedules, notices, _common())
 
 
 @dataclass(frozen=True, slots=True)

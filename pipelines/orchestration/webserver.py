@@ -215,7 +215,7 @@ class FolderVersion:
 
 def read_folder_version(folder: Path) -> FolderVersion:
     """Read all mapping files of a folder with their included and lookup files."""
-    loaded = load_folder(folder)
+    loaded = load_folder(folder, warns=False)
     digest = hashlib.blake2b(digest_size=16)
     for feed in loaded.feeds:
         content = feed.path.read_bytes() if feed.path.is_file() else b""
@@ -261,7 +261,11 @@ class Reloader:
 
 def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
     """Return the existing folders to watch for the feeds of a folder, and the files that these feeds include or look up."""
-    files = {(feed.path.parent / name).resolve() for feed in load_folder(folder).feeds for name in (*feed.include, *feed.tables)}
+    files = {
+        (feed.path.parent / name).resolve()
+        for feed in load_folder(folder, warns=False).feeds
+        for name in (*feed.include, *feed.tables)
+    }
     return {one for one in (folder, *(path.parent for path in files)) if one.is_dir()}, files
 
 

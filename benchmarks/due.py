@@ -26,7 +26,7 @@ source: {{kind: csv, path: feed-{number}.csv}}
 schedule: {{cron: "{cron}", timezone: UTC{alone}}}
 key: [id]
 event:
-  channelId: "1"
+  channelId: "101"
   title: {{from: title}}
   startAt: {{at: {{day: {{from: day, do: [{{date: ["%Y-%m-%d"]}}]}}, clock: "19:00", zone: Europe/Lisbon}}}}
   timezone: Europe/Lisbon

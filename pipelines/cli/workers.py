@@ -187,6 +187,7 @@ def _serve(parent: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # forgets one that came before
     ignore_all_but_sigint()
     os.dup2(sys.stderr.fileno(), 1)  # stdout is the parent's
+    sys.stdout = sys.stderr  # a stream that began on a file fails on what stderr may be, a pipe
     gc.freeze()  # so that collections copy no shared memory
     tasks: SimpleQueue[tuple[Run, bool] | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(parent, tasks.put), name="eventsync-listening", daemon=True).start()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
-from integration.desk import Command, Desk, lines, untidy_runs
+from integration.desk import Command, Desk, lines, shell_environ, untidy_runs
 from integration.service import Service
 from integration.waiting import pause, until
 from lookalikes.dagster import dagster_webserver
@@ -58,6 +62,19 @@ def test_every_feed_is_reported_in_the_folders_order_with_the_gravest_exit_code(
     five_feeds.mapping(name="c.yaml", feed="c", title='{join: [{from: TITLE}, " of c"]}')
     _assert_all_sent(five_feeds, service)
     five_feeds.command("run", "a", "b", "--dry-run", "--jobs", "2").assert_told(2, "--dry-run and --jobs")
+
+
+def test_a_report_goes_to_a_file_while_people_read_a_pipe(five_feeds: Desk, service: Service) -> None:
+    report = five_feeds.folder / "report.json"
+    command = [str(Path(sys.executable).parent / "eventsync"), *RUN_ALL, "2"]
+    with report.open("w") as file:
+        file.write("\n")  # as `>>` continues a file
+        file.flush()
+        environ = shell_environ(five_feeds.env)
+        done = subprocess.run(command, env=environ, cwd=five_feeds.folder, stdout=file, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [run["exit_code"] for run in json.loads(report.read_text())["runs"]] == [0] * len(FEEDS)
+    assert len(service.titles()) == ROWS * len(FEEDS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

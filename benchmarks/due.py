@@ -10,16 +10,16 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from pace import KEY, running_sandbox
+from worker import COMMAND
+
 ROWS = 10
-KEY = "rehearsal"
-COMMAND = [sys.executable, "-m", "pipelines.cli"]
 FEED = """\
 feed: feed-{number}
 source: {{kind: csv, path: feed-{number}.csv}}
@@ -57,10 +57,7 @@ def main() -> None:
             (feeds / f"feed-{number}.yaml").write_text(text)
             rows = "".join(f"{one},Evening {one} of {number},2031-05-{one + 1:02}\n" for one in range(ROWS))
             (feeds / f"feed-{number}.csv").write_text(f"id,title,day\n{rows}")
-        words = ["sandbox", "--key", KEY, "--json", "--set", f"latency_ms={chosen.latency_ms}"]
-        with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True) as sandbox:
-            assert sandbox.stdout is not None
-            url = json.loads(sandbox.stdout.readline())["base_url"]
+        with running_sandbox({"latency_ms": chosen.latency_ms}) as url:
             env = {"EVENTSYNC_FEEDS": str(feeds), "EVENT_API_BASE_URL": url, "EVENT_API_KEY": KEY}
             env |= {"EVENTSYNC_STATE_URL": f"sqlite:///{scratch}/state.db", "DAGSTER_HOME": f"{scratch}/dagster"}
             ui = subprocess.Popen([*COMMAND, "ui", "--port", str(chosen.port)], env={**os.environ, **env}, cwd=scratch)
@@ -71,7 +68,6 @@ def main() -> None:
             finally:
                 ui.terminate()
                 ui.wait()
-                sandbox.terminate()
 
 
 def _now() -> datetime:

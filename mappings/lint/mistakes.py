@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -116,14 +117,18 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProble
 
 def _refused(text: str, path: str, loc: Loc) -> Iterator[MappingProblem]:
     """Yield a problem if the service would refuse a constant in a field of the event."""
-    if text.startswith("$") or not _CHECKED.search(path):
-        return
+    if not text.startswith("$") and _CHECKED.search(path):
+        yield from (MappingProblem(loc, f'"{text}" is not accepted as {path}', hint) for hint in _refusals(str(text), path))
+
+
+@lru_cache(1_000)  # thousands of feeds have the same constants
+def _refusals(text: str, path: str) -> tuple[str, ...]:
+    """Return what the service would accept in place of a constant; empty if it accepts the constant."""
     event: Any = int(text) if text.isdigit() and path in {"channelId", "coverImage"} else text
     for name, position in reversed(_PART.findall(path)):
         event = [{}] * int(position) + [event] if position else {name: event}
-    for field, refusal in judge(event):
-        if field == path and refusal.code is not ReasonCode.REQUIRED:
-            yield MappingProblem(loc, f'"{text}" is not accepted as {path}', refusal.hint)
+    required = ReasonCode.REQUIRED
+    return tuple(refusal.hint for field, refusal in judge(event) if field == path and refusal.code is not required)
 
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {

@@ -330,7 +330,7 @@ def stage(job: StageJob) -> Staged:
         report = repeat_read(job.ledger.fence(job.run_id, job.fence), policy, last_stamp, str(unchanged), brake)
         if report is not None:
             job.advance(report.account.read)
-            notice = f"{UNCHANGED} since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
+            notice = f"{UNCHANGED} since the last read"
             return job.staged(report, brakes, [notice], snapshot.read_as)
     with signals_raised():
         fingerprint = fingerprint_of(snapshot, plan)

@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from postgres import postgres_server  # the tests' own server
 
 DATABASES = ("sqlite", "postgresql")
-ROWS, FEW, ROUNDS = 5_000, 10, 3
+ROWS, FEW, ROUNDS = 5_000, 10, 5
 ENTER = "UPDATE ledger_entry SET state = 'delivered', event_id = 100000000 + id, attempts = 1 WHERE state = 'pending'"
 
 
@@ -69,6 +69,9 @@ class Desk:
         engine = sa.create_engine(self.state_url)
         with engine.begin() as connection:
             connection.execute(sa.text(ENTER))
+        if self.server_pid:  # else the rows measured next would pay for what this one statement left to clean
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(sa.text("VACUUM (ANALYZE)"))
         engine.dispose()
         return spent / rows * 1e6
 

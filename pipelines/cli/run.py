@@ -39,6 +39,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, Progress, counted
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
+    from pipelines.orchestration.names import shards_sensor_of
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
@@ -375,7 +376,8 @@ class Launcher:
         is_said, destination = False, context.settings.destination
         while (record := LedgerQueries(context.engine).run(destination, feed, run_id)) and record.shards and not record.outcome:
             if not is_said:
-                self.output.aside(f"{feed}: the first shard has ended; waiting for the others, which Dagster's daemon launches")
+                sensor = shards_sensor_of(feed)
+                self.output.aside(f"{feed}: the first shard has ended; waiting for those that the sensor {sensor} launches")
                 is_said = True
             time.sleep(PATIENCE_S)  # noqa: TID251  # other processes are at work
 

@@ -186,7 +186,7 @@ def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[d
 
     return [
         dg.SensorDefinition(
-            name=f"{names.job_of(mapping.feed)}_shards",
+            name=names.shards_sensor_of(mapping.feed),
             job_name=names.job_of(mapping.feed),
             evaluation_fn=tick,
             minimum_interval_seconds=SHARDS_EVERY_S,

@@ -100,9 +100,9 @@ def shown_url(url: str | sa.URL) -> str:
 def writing(engine: sa.Engine, *, autocommit: bool = False) -> Iterator[sa.Connection]:
     """Run one write transaction: all of it is durable when the block ends, or none of it.
 
-    On SQLite it takes the write lock at once, so that it never fails half-way because of another writer; it fails if the opened
-    file was replaced. `autocommit`: each statement is a transaction of its own on PostgreSQL, and takes one round trip. Raises
-    `StateUnavailableError` or `StateBusyError`.
+    On SQLite it takes the write lock at once, so that it never fails half-way because of another writer. `autocommit`: each
+    statement is a transaction of its own on PostgreSQL, and takes one round trip. Raises `StateUnavailableError`, also if the
+    opened file was replaced, or `StateBusyError`.
     """
     with _explained(engine.url), engine.connect().execution_options(**{_IS_WRITER: True}) as connection:
         _isolate(connection, "AUTOCOMMIT" if autocommit else None)
@@ -223,6 +223,7 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
     except ValueError as error:
         raise ConfigError("EVENTSYNC_STATE_URL: timeout is not a number of seconds", hint="for example ?timeout=30") from error
     engine = sa.create_engine(address, hide_parameters=True, **(_SQLITE_POOL if is_sqlite_file(address) else {}))
+    opened: dict[str, tuple[int, int]] = {}
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
@@ -236,14 +237,13 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
         for pragma in (*(() if is_read_only else for_writing), "cache_size = -32000"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
-            record.info[_FILE] = path, _identity(path)
+            record.info[_FILE] = path, opened.setdefault(path, _identity(path))  # the file that the first connection opened
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         is_writer = connection.get_execution_options().get(_IS_WRITER, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
-        if is_writer:
-            _check_file(connection)
+        _check_file(connection)
 
     if is_sqlite_file(address):
         sa.event.listen(engine, "do_connect", _open_as_allowed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from threading import Timer
 
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, delete, event, insert, inspect, make_url, text, update
+from sqlalchemy import Connection, Engine, delete, event, insert, inspect, make_url, text, update
 from sqlalchemy.exc import DBAPIError
 from unit.state.books import put
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
@@ -252,6 +253,19 @@ def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tm
     (tmp_path / "state.db").write_bytes((tmp_path / "elsewhere.db").read_bytes())
     with pytest.raises(StateUnavailableError, match="another file lies there now"):
         world.stage([row("a")])
+    world.engine.dispose()
+
+
+@pytest.mark.parametrize("transaction", [reading, writing])
+def test_a_connection_that_is_opened_after_the_file_was_replaced_is_not_used(
+    transaction: Callable[[Engine], AbstractContextManager[Connection]], tmp_path: Path
+) -> None:
+    world = World(tmp_path / "state.db")
+    with reading(world.engine):  # keeps the connection that is there already
+        (tmp_path / "state.db").rename(tmp_path / "elsewhere.db")
+        (tmp_path / "state.db").write_bytes((tmp_path / "elsewhere.db").read_bytes())
+        with pytest.raises(StateUnavailableError, match="another file lies there now"), transaction(world.engine):
+            pass
     world.engine.dispose()
 
 

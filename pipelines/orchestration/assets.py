@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -193,16 +194,24 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
     group, owners = names.group_of(feed), names.owners_of(mapping.owner)
     source_key, staged_key, published_key = (dg.AssetKey([feed, name]) for name in ("source", "staged", "published"))
 
-    @dg.asset(
-        key=staged_key,
+    spec = partial(dg.AssetSpec, group_name=group, owners=owners, code_version=code)
+    staged_spec = spec(
+        staged_key,
         deps=[source_key],
-        group_name=group,
-        owners=owners,
         kinds={"python", state_kind},
-        code_version=code,
-        check_specs=brake_specs(staged_key),
-        retry_policy=SOURCE_RETRIES,
         description="All rows are read, mapped and recorded. The checks are the brakes: they stop a run before it sends.",
+    )
+    published_spec = spec(
+        published_key,
+        deps=[staged_key],
+        kinds={"python", "http"},
+        freshness_policy=freshness_of(mapping.schedule),
+        description="Every due row is sent and answered.",
+    )
+
+    # Dagster takes a twelfth longer for `@asset` (2,000 feeds in 5 s).
+    @dg.multi_asset(
+        name=f"{group}__staged", specs=[staged_spec], check_specs=brake_specs(staged_key), retry_policy=SOURCE_RETRIES
     )
     @_signed
     def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster looks for the bare class
@@ -212,17 +221,8 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
         if failure is not None:  # else Dagster fails the step itself, without the brake's sentence
             raise failure
 
-    @dg.asset(
-        key=published_key,
-        deps=[staged_key],
-        group_name=group,
-        owners=owners,
-        kinds={"python", "http"},
-        code_version=code,
-        pool="event-api",
-        freshness_policy=freshness_of(mapping.schedule),
-        check_specs=publish_specs(published_key),
-        description="Every due row is sent and answered.",
+    @dg.multi_asset(
+        name=f"{group}__published", specs=[published_spec], check_specs=publish_specs(published_key), pool="event-api"
     )
     @_signed
     def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
+from dagster._core.definitions.assets.definition.asset_spec import AssetExecutionType
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_TAG,
@@ -42,6 +43,7 @@ __all__ = [
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "RUN_FAILURE_REASON_TAG",
     "WILL_RETRY_TAG",
+    "AssetExecutionType",
     "BulkActionStatus",
     "CheckRunHealthResult",
     "DefaultRunLauncher",

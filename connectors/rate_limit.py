@@ -33,6 +33,7 @@ _LOWERED, _LOWERED_FROM_A_RAMP = 0.97, 0.85  # the estimate after a 429, of the 
 _LOWEST_RATE = 1 / 3600
 _FIRST_UNPACED = 32  # So many requests at most may have left before the first answer named a limit.
 _CATCH_UP_S = 0.025  # how late a request may leave without putting off those after it: timers are no more exact
+_NEAR_S = 0.1  # A slot no further away than this is not put nearer by the growth of the rate.
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 """Usual lengths of the windows of rate limits."""
 _ROUNDED_UP_S = 1.0  # A named wait may be rounded up to whole seconds.
@@ -94,7 +95,12 @@ class RateState:
         """
         if not self.is_known:
             return max(at, self.resume_at)
-        return max(self.slot_at + 1.0 / self.rate_at(at), at - _CATCH_UP_S, self.resume_at)
+        early, late = max(at, self.slot_at), self.slot_at + 1.0 / self.rate_at(at)
+        while late - early > _NEAR_S:  # the rate grows until then: at a low one the slot is far nearer than it seems at `at`
+            middle = (early + late) / 2
+            is_enough = middle >= self.slot_at + 1.0 / self.rate_at(middle)
+            early, late = (early, middle) if is_enough else (middle, late)
+        return max(late, at - _CATCH_UP_S, self.resume_at)
 
     def granted(self, slot: float) -> RateState:
         """Return the state after a request took `slot`. The rate does not grow over unused time."""

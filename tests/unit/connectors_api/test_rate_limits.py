@@ -636,3 +636,29 @@ def test_a_worker_that_left_is_not_counted_by_the_next_one() -> None:
             await limiter.leave()
 
     at_once(main)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("wait_s", [60.0, 300.0])
+def test_a_refusal_of_the_first_requests_does_not_slow_the_rest_of_a_run(workers: int, wait_s: float) -> None:
+    """A service under maintenance names a time that says nothing of its limit."""
+    board, left = Board(away_s=0.005), list[float]()
+
+    async def work(paced: RateLimiter) -> None:
+        while len(left) < 200:
+            permit = await paced.acquire()
+            assert permit is not None
+            left.append(clock())
+            await asyncio.sleep(LATENCY_S)
+            if clock() < wait_s:
+                paced.limited(permit, wait_s - clock())
+            else:
+                paced.passed()
+
+    async def main() -> None:
+        limiters = [worker(board, str(number)) for number in range(workers)]
+        await asyncio.gather(*(work(one) for one in limiters for _ in range(4)))
+
+    at_once(main)
+    assert not [at for at in left if LATENCY_S + HEARD_WITHIN_S < at < wait_s]
+    assert left[-1] < wait_s + 60.0

@@ -206,7 +206,7 @@ _PRESENCE_S = 1.0  # How often a worker shows that it is there.
 _AHEAD_S, _AHEAD_FOR_EACH_S = 0.3, 0.03
 """For how long all workers together take slots ahead, and at least for each: this bounds how often the store is written."""
 _LEAD_S = 0.05  # A worker asks for more slots so long before its last one.
-_STALE_SLOT_S = 0.25  # A slot taken ahead and not used for so long is void.
+_STALE_SLOT_S = 0.25  # A slot not used for so long, since it was due and was received, is void.
 _WRITING_S = 0.25  # How long after it was computed a text may reach the store.
 _GROWTH = 1.25  # A worker that could not use its share takes as many as it used, and then more each time.
 _LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
@@ -280,7 +280,7 @@ class RateLimiter:
         self._exchanging: asyncio.Task[None] | None = None
         self._is_due, self._is_exchanged = asyncio.Event(), asyncio.Event()
         self._slots: deque[Permit] = deque()
-        self._used_slots, self._most_slots = 0, inf
+        self._used_slots, self._most_slots, self._taken_at = 0, inf, 0.0
         self._wants_slots = self._is_leaving = False
         self._queue = asyncio.Lock()
         self._is_answered = asyncio.Event()
@@ -392,7 +392,7 @@ class RateLimiter:
             self._start_exchanging()
             await self._is_exchanged.wait()
         while self._store is not None and self._state.is_known:
-            while self._slots and self._slots[0].at < now - _STALE_SLOT_S:
+            while self._slots and max(self._slots[0].at, self._taken_at) < now - _STALE_SLOT_S:
                 self._slots.popleft()
                 self._most_slots = max(self._used_slots, 1)
             if not self._slots or self._slots[-1].at < now + _LEAD_S:
@@ -492,7 +492,7 @@ class RateLimiter:
         self._adopt(state)
         if slots and slots[0].pauses == state.pauses:
             self._slots.extend(slots)
-            self._wants_slots, self._used_slots = False, 0
+            self._wants_slots, self._used_slots, self._taken_at = False, 0, self.clock()
             self._most_slots = self._most_slots * _GROWTH + 1
 
     def _loaded(self, text: str, age_s: float, now: float) -> RateState:

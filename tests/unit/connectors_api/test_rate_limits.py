@@ -662,3 +662,19 @@ def test_a_refusal_of_the_first_requests_does_not_slow_the_rest_of_a_run(workers
     at_once(main)
     assert not [at for at in left if LATENCY_S + HEARD_WITHIN_S < at < wait_s]
     assert left[-1] < wait_s + 60.0
+
+
+@pytest.mark.parametrize("away_s", [0.3, 1.0])
+def test_slots_that_a_slow_store_grants_too_late_are_used_all_the_same(away_s: float) -> None:
+    board, left = Board(), list[float]()
+
+    async def main() -> None:
+        limiters = [worker(board, name) for name in ("first", "second")]
+        for one in limiters:
+            one.stated(100.0, 1.0, None, 0.0)
+            await one.acquire()
+        board.away_s = away_s
+        await asyncio.wait_for(asyncio.gather(*(send(one, left, slots=8, until_s=SECONDS) for one in limiters)), 2 * SECONDS)
+
+    at_once(main)
+    assert len(left) > 5 * SECONDS

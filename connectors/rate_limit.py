@@ -454,7 +454,8 @@ class RateLimiter:
         """Load the changes of other workers, and store ours: transitions, slots taken ahead, and that this worker is active."""
         if self._store is None or self._sharing is None:
             return
-        unsaved, worker, most_slots = list(self._unsaved), self._sharing.worker, self._most_slots if self._wants_slots else 0
+        unsaved, worker = list(self._unsaved), self._sharing.worker
+        most_slots = self._most_slots if self._wants_slots and not is_leaving else 0
         own = self._own if unsaved else self._state
         is_first, is_to_show = self._synced_at is None, self.clock() - self._shown_at >= _PRESENCE_S
         slots: list[Permit] = []

@@ -678,3 +678,22 @@ def test_slots_that_a_slow_store_grants_too_late_are_used_all_the_same(away_s: f
 
     at_once(main)
     assert len(left) > 5 * SECONDS
+
+
+def test_a_worker_that_leaves_while_a_request_waits_for_a_slot_takes_no_more_slots() -> None:
+    board = Board()
+
+    async def main() -> None:
+        limiter = worker(board, "first")
+        limiter.stated(100.0, 1.0, None, 0.0)
+        await limiter.acquire()
+        await asyncio.sleep(SECONDS / 20)
+        board.away_s = 1.0
+        await asyncio.sleep(0.5)
+        waiting = asyncio.ensure_future(limiter.acquire())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await limiter.leave()
+        assert json.loads(board.text)["workers"] == {}
+
+    at_once(main)

@@ -129,7 +129,7 @@ class RateState:
         elif is_too_short:
             limit = max(min(as_window, self.limit), self.limit / 2)
         else:
-            limit, mean = rate * _LOWERED, sent / min(_round_up(until - began - _ROUNDED_UP_S), until - began)
+            limit, mean = rate * _LOWERED, sent / min(_round_up(until - began - _ROUNDED_UP_S), max(until - began, _CATCH_UP_S))
             if is_named and until - answered_at >= _WINDOW_WAIT_S:
                 limit = min(limit, mean)
             elif not self._is_like(rate):

@@ -23,7 +23,7 @@ from virtual_time import EPOCH, Board, at_once, clock, now
 from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.errors import PausedError
 from connectors.event_api.answers import HttpAnswer, RateHint, interpret, rate_hint
-from connectors.rate_limit import RateLimiter, RateReport, Sharing
+from connectors.rate_limit import Permit, RateLimiter, RateReport, RateState, Sharing
 from connectors.retry import Timing, retry_after_s
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
@@ -697,3 +697,10 @@ def test_a_worker_that_leaves_while_a_request_waits_for_a_slot_takes_no_more_slo
         assert json.loads(board.text)["workers"] == {}
 
     at_once(main)
+
+
+def test_a_429_that_seems_to_come_before_the_end_of_the_pause_is_counted() -> None:
+    """Times that workers exchange are off by some milliseconds."""
+    first = RateState().limited(Permit(), 0.0, 1.0, is_named=True)
+    second = first.limited(Permit(at=1.0, pauses=1, before=1), 0.999, 0.999, is_named=True)
+    assert (second.pauses, second.resume_at) == (2, 1.0)

@@ -430,6 +430,8 @@ class RateLimiter:
     def _start_exchanging(self) -> asyncio.Task[None]:
         """Return the task that exchanges news; where it has just begun, ours are old until `_is_exchanged` is set."""
         if self._exchanging is None or self._exchanging.done():
+            if self._exchanging is not None:
+                self._exchanging.result()  # raises the fault that ended it, if any
             self._is_exchanged.clear()
             self._exchanging = asyncio.create_task(self._keep_exchanging())
         return self._exchanging

@@ -704,3 +704,19 @@ def test_a_429_that_seems_to_come_before_the_end_of_the_pause_is_counted() -> No
     first = RateState().limited(Permit(), 0.0, 1.0, is_named=True)
     second = first.limited(Permit(at=1.0, pauses=1, before=1), 0.999, 0.999, is_named=True)
     assert (second.pauses, second.resume_at) == (2, 1.0)
+
+
+def test_a_fault_in_the_store_ends_the_wait_for_a_slot() -> None:
+    class FaultyStore:
+        async def exchange(self, _write: Callable[[str, float], str | None]) -> None:
+            await asyncio.sleep(0.01)
+            raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        sharing = Sharing(lambda _route: FaultyStore(), "first", lambda _trouble: None)
+        paced = RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), sharing=sharing)
+        paced.stated(100.0, 1.0, None, 0.0)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await asyncio.wait_for(paced.acquire(), 10.0)
+
+    at_once(main)

@@ -100,10 +100,14 @@ def check_open(connection: Connection, *, scope_id: int, run_id: str, shard: Sha
 
 
 def begin_shard(run: FencedTransaction, dagster_run_id: str | None) -> None:
-    """Record that the worker of a shard begins. Raises `LeaseLostError` if the run has ended, or a newer one continues."""
+    """Record that the worker of a shard begins. Raises `LeaseLostError` if the shard is done, or the run has ended."""
     anew = {"finished_at": None, "outcome": None, "exit_code": None, "message": "", "publish_account": None}
     with run.transaction() as connection:
+        _lock(connection, run.scope_id, run.run_id)  # it may be closed in this moment
         check_open(connection, scope_id=run.scope_id, run_id=run.run_id, shard=run.shard)
+        before = next(one for one in read_shards(connection, run.scope_id, run.run_id) if one.shard == run.shard.number)
+        if before.exit_code == 0:  # its account stays
+            raise LeaseLostError(f"{run.shard} is done: run {run.run_id} has no rows left in it", hint="nothing is to be done")
         _write(connection, run, **anew, started_at=run.now(), dagster_run_id=dagster_run_id)
 
 
@@ -130,11 +134,11 @@ def close_if_over(connection: Connection, scope_id: int, run_id: str, now: datet
     if any(one.started_at is None for one in unfinished) and not closing.is_left:
         return False
     at = server_now() if clock.is_servers else null()
-    its_shards = (LEASE.c.scope_id == scope_id, LEASE.c.shard.in_([one.shard for one in unfinished]))
-    held = select(LEASE, at.label("server_now")).where(*its_shards).with_for_update(skip_locked=True)
+    begun = [one.shard for one in unfinished if one.started_at is not None]
+    of_begun = (LEASE.c.scope_id == scope_id, LEASE.c.shard.in_(begun))
+    held = select(LEASE, at.label("server_now")).where(*of_begun).with_for_update(skip_locked=True)
     leases = connection.execute(held).all()  # a worker that holds the lock is at work, and may wait for ours
-    begun = sum(one.started_at is not None for one in unfinished)
-    if len(leases) < begun or not all(end_if_free(connection, lease, clock) for lease in leases):
+    if len(leases) < len(begun) or not all(end_if_free(connection, lease, clock) for lease in leases):
         return False
     _give_up(connection, scope_id, run_id, now)
     shards = read_shards(connection, scope_id, run_id)

@@ -15,7 +15,7 @@ from empty_books import lay_out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, update
-from unit.state.test_lease import ELSEWHERE, ledger_of
+from unit.state.test_lease import ELSEWHERE, ledger_of, on_postgres
 from unit.state.world import DESTINATION, FEED, START, Clock, World, receipt, row
 
 from mappings.delivery import Answer, Postponed
@@ -129,6 +129,26 @@ def test_a_shard_whose_worker_died_is_lost_and_its_worker_can_write_nothing_when
             write()
     with pytest.raises(LeaseLostError, match="has ended, or a newer run continues"):
         begun(world, run_id, Shard(2, 2))
+
+
+@on_postgres
+def test_a_shard_in_the_middle_of_a_transaction_keeps_the_run_open_though_others_never_begin(world: World) -> None:
+    run_id, _ = planned(world, most=2)
+    world.ledger.acquire_lease("a worker that dies before it begins", Shard(2, 2), run_id).release()
+    first = begun(world, run_id, Shard(1, 2))
+    with first.transaction():
+        assert not world.ledger.close_if_over(run_id, Closing(judge, 1.0, is_left=True))
+    assert record_of(world, run_id).outcome is None
+
+
+def test_a_shard_that_is_done_does_not_begin_again(world: World) -> None:
+    run_id, _ = planned(world, most=2)
+    first = begun(world, run_id, Shard(1, 2))
+    _, account = published(first)
+    finish_shard(first, End("done", 0, "", {}), account, CLOSING)
+    with pytest.raises(LeaseLostError, match="shard 1 of 2 is done"):
+        begin_shard(first, None)
+    assert record_of(world, run_id).shards[0].publish == account
 
 
 def test_a_newer_run_waits_for_all_shards_and_then_ends_what_has_not_begun(world: World) -> None:

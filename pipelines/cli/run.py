@@ -37,7 +37,7 @@ if IS_WORKING:
     from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress, counted
-    from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
+    from pipelines.cli.run_report import RunReport, Runs, outcome_from, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
     from pipelines.orchestration.names import shards_sensor_of
     from pipelines.orchestration.webserver import Webserver, webserver_url
@@ -307,13 +307,13 @@ class Launcher:
     def _open_context(self, bar: Progress | None = None) -> Iterator[RunContext]:
         """Open a run context that publishes shards in worker processes, which advance the bar."""
 
-        def spread(mapping: FeedMapping, run_id: str, launched_by: str, shards: int) -> None:
+        def spread(mapping: FeedMapping, run_id: str, launched_by: str, shards: int) -> dict[int, RunOutcome]:
             work = partial(publish_in_worker, mapping.path, RunIdentity(run_id, launched_by))
-            parts = [Shard(number, shards) for number in range(1, shards + 1)]
-            tasks = [Task(str(part), partial(work, part)) for part in parts]
+            parts = {str(part): part for part in (Shard(number, shards) for number in range(1, shards + 1))}
+            tasks = [Task(name, partial(work, part)) for name, part in parts.items()]
             WORKERS.set_forkserver_preload([__name__])
-            for _ in WorkerPool(shards, self.output, bar or Progress()).run(tasks):
-                pass
+            ended = WorkerPool(shards, self.output, bar or Progress()).run(tasks)
+            return {parts[task.name].number: outcome_from(report) for task, report in ended if report}
 
         with open_context(self.settings, self.output.aside) as context:
             yield replace(context, spread=spread)

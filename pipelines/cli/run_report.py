@@ -146,6 +146,11 @@ def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunRepor
     return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
 
+def outcome_from(report: RunReport) -> RunOutcome:
+    """Return the outcome of a run from its report."""
+    return RunOutcome(report.outcome, ExitCode(report.exit_code), report.message, report.hint)
+
+
 def report_from(record: RunRecord) -> RunReport:
     """Return the report of a recorded run."""
     stage = record.stage_report

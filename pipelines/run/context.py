@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from connectors.retry import RetryPolicy
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
+from pipelines.run.outcome import RunOutcome
 from pipelines.run.service import ServiceLists, ask_lists, open_api
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
@@ -40,8 +41,10 @@ Report = Callable[[str], None]
 """Print a sentence for the person who watches the run."""
 
 
-Spread = Callable[[FeedMapping, str, str, int], None]
-"""Publish a feed's run in so many shards, and return when all their processes have ended. The texts: its id and launcher."""
+Spread = Callable[[FeedMapping, str, str, int], Mapping[int, RunOutcome]]
+"""Publish a feed's run in so many shards; when all their processes have ended, return the outcomes by shard, without those of
+processes that died. The texts: its id and launcher.
+"""
 
 
 def _log(sentence: str) -> None:

@@ -61,6 +61,7 @@ from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries, RowFilter
 
 _MISSING = "keys that are not in the source"
+_AGAIN = "run it again to continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,12 @@ class FeedRun:
                 return self._publish(lease)[0]
         return self._publish_shards(shards)[0]
 
-    def close_if_over(self, *, is_left: bool = False) -> None:
-        """Close the run's record if all of its shards have ended. `is_left`: none of them will begin any more."""
-        closing = self._closing(is_left=is_left)
+    def close_if_over(self, *, is_left: bool = False, outcomes: Mapping[int, RunOutcome] | None = None) -> None:
+        """Close the run's record if all of its shards have ended. `is_left`: none of them will begin any more; `outcomes`: those
+        of shards that could not record them.
+        """
+        ends = {number: End(one.name, int(one.exit_code), one.text, {}) for number, one in (outcomes or {}).items()}
+        closing = replace(self._closing(), is_left=is_left, ends=ends)
         if self.context.ledger(self.mapping).close_if_over(self.identity.run_id, closing):
             self._write_back()
 
@@ -252,11 +256,14 @@ class FeedRun:
             return published, outcome_of_publish(replace(published, standing=NOTHING), self.mapping)
         queries, scope = LedgerQueries(context.engine), FeedScope(context.settings.destination, self.mapping.feed)
         self.watcher.owed(queries.count(scope, RowFilter(frozenset({EntryState.PENDING}))))
+        outcomes: Mapping[int, RunOutcome] = {}
         try:
-            context.spread(self.mapping, identity.run_id, identity.launched_by, shards)
+            outcomes = context.spread(self.mapping, identity.run_id, identity.launched_by, shards)
         finally:
-            self.close_if_over(is_left=True)
+            self.close_if_over(is_left=True, outcomes=outcomes)
         run = queries.run(scope.destination, scope.feed, identity.run_id)
+        if run is not None and run.finished_at is None:
+            raise SyncError("a worker of the run has died, and still has its lease; the state is intact", hint=_AGAIN)
         if run is None or run.exit_code is None:
             hint = "nothing is lost; `eventsync status` shows who holds the feed"
             raise LeaseLostError("another run has taken this feed over", hint=hint)
@@ -398,15 +405,15 @@ class FeedRun:
             standing=self._standing(),
         )
 
-    def _closing(self, *, is_left: bool = False) -> Closing:
+    def _closing(self) -> Closing:
         def judge(shards: Sequence[ShardRecord], standing: Standing) -> End:
             outcome = outcome_of_shards(shards, standing, self.mapping)
             return End(outcome.name, int(outcome.exit_code), outcome.text, pace_of_shards(shards))
 
-        return Closing(judge, self.mapping.publish.key_memory_s, is_left=is_left)
+        return Closing(judge, self.mapping.publish.key_memory_s)
 
 
 def _outcome_of_leaving(left: BaseException, doing: str) -> RunOutcome:
     if isinstance(left, SyncError):
         return outcome_of(left)
-    return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint="run it again to continue"))
+    return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint=_AGAIN))

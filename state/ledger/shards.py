@@ -64,12 +64,14 @@ class End(NamedTuple):
 class Closing:
     """How a run of several shards ends: its outcome, from theirs and from what waits for a person.
 
-    `key_memory_s`: how long the service remembers keys, in seconds. `is_left`: no worker will begin any more.
+    `key_memory_s`: how long the service remembers keys, in seconds. `is_left`: no worker will begin any more; `ends`: the ends of
+    shards whose workers could not record them, by number.
     """
 
     judge: Callable[[Sequence[ShardRecord], Standing], End]
     key_memory_s: float
     is_left: bool = field(default=False, kw_only=True)
+    ends: Mapping[int, End] = field(default_factory=dict, kw_only=True)
 
 
 def plan_shards(run: FencedTransaction, most: int) -> int:
@@ -140,7 +142,7 @@ def close_if_over(connection: Connection, scope_id: int, run_id: str, now: datet
     leases = connection.execute(held).all()  # a worker that holds the lock is at work, and may wait for ours
     if len(leases) < len(begun) or not all(end_if_free(connection, lease, clock) for lease in leases):
         return False
-    _give_up(connection, scope_id, run_id, now)
+    _give_up(connection, scope_id, run_id, now, closing.ends)
     shards = read_shards(connection, scope_id, run_id)
     standing = read_standing(connection, scope_id, now, closing.key_memory_s)
     end, account = closing.judge(shards, standing), sum_of(one.publish for one in shards if one.publish)
@@ -156,7 +158,7 @@ def take_over(connection: Connection, run: FencedTransaction) -> None:
     """Close the records of killed runs: an open record needs a lease, and this run holds that of the whole feed."""
     others = (RUN.c.scope_id == run.scope_id, RUN.c.id != run.run_id, RUN.c.finished_at.is_(None))
     for run_id in connection.execute(select(RUN.c.id).where(*others, RUN.c.shards > 1)).scalars().all():
-        _give_up(connection, run.scope_id, run_id, run.now())
+        _give_up(connection, run.scope_id, run_id, run.now(), {})
         shards = read_shards(connection, run.scope_id, run_id)
         if account := sum_of(one.publish for one in shards if one.publish):
             connection.execute(update(RUN).where(*_is_run(run.scope_id, run_id)).values(publish_account=dump(account)))
@@ -186,11 +188,14 @@ def _lock(connection: Connection, scope_id: int, run_id: str) -> bool:
     return found is not None and found.finished_at is None
 
 
-def _give_up(connection: Connection, scope_id: int, run_id: str, now: datetime) -> None:
-    """Record the unfinished shards of a run as lost."""
-    lost = {"finished_at": now, "outcome": LOST, "exit_code": 1, "message": "ended early: its rows stay pending"}
+def _give_up(connection: Connection, scope_id: int, run_id: str, now: datetime, ends: Mapping[int, End]) -> None:
+    """Record the ends of unfinished shards of a run; those without one are lost."""
     unfinished = (SHARD_RUN.c.scope_id == scope_id, SHARD_RUN.c.run_id == run_id, SHARD_RUN.c.finished_at.is_(None))
-    connection.execute(update(SHARD_RUN).where(*unfinished).values(**lost))
+    for shard, end in ends.items():
+        own = update(SHARD_RUN).where(*unfinished, SHARD_RUN.c.shard == shard)
+        connection.execute(own.values(**end.columns, finished_at=now))
+    lost = End(LOST, 1, "ended early: its rows stay pending", {})
+    connection.execute(update(SHARD_RUN).where(*unfinished).values(**lost.columns, finished_at=now))
 
 
 def _write(connection: Connection, run: FencedTransaction, **columns: object) -> None:

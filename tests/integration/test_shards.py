@@ -108,6 +108,37 @@ def test_a_signal_to_the_command_stops_all_shards_in_good_order(desk: Desk, serv
     assert service.outcomes() == {"created": ROWS}
 
 
+def test_shards_that_cannot_begin_say_why(desk_on_postgres: Desk, service: Service) -> None:
+    desk, impatient = desk_on_postgres, "options=-c%20lock_timeout%3D300ms"
+    desk.run_with(lines(400), *SHARDS, code=0)
+    desk.source(lines(800))
+    with desk.books.engine.begin() as connection:
+        connection.execute(text("SELECT token FROM lease WHERE shard > 0 FOR UPDATE"))
+        busy = desk.run(*SHARDS, "--accept", "new", code=6, EVENTSYNC_STATE_URL=f"{desk.books.url}&{impatient}").run
+    assert "shard 1 of 4: the state DB" in busy["message"]
+    assert [shard["outcome"] for shard in busy["shards"]] == ["paused"] * 4
+    desk.run(*SHARDS, code=0)
+    assert_delivered(desk, service, 800)
+
+
+def test_a_killed_shard_that_its_database_server_still_serves_is_no_other_run(desk_on_postgres: Desk, service: Service) -> None:
+    desk = desk_on_postgres
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+    service.switch(latency_ms=300)
+    desk.source(lines(ROWS))
+    run = desk.start_run(*SHARDS)
+    until(lambda: len(at_work(desk)) == 4)
+    with desk.books.engine.begin() as connection, desk.books.engine.connect() as beside:
+        connection.execute(text("SELECT id FROM ledger_entry WHERE id % 4 = 1 FOR UPDATE"))  # those of shard 2
+        until(lambda: beside.execute(waiting).scalar_one())
+        os.kill(at_work(desk)[2], signal.SIGKILL)
+        service.switch(latency_ms=0)
+        assert "a worker of the run has died" in run.ended(LOST).run["message"]
+    desk.run(*SHARDS, code=0)
+    assert_delivered(desk, service, ROWS)
+    assert list(untidy_runs(desk)) == []
+
+
 @pytest.mark.slow(about_s=30)
 def test_a_shard_that_was_stopped_for_longer_than_its_lease_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
     desk = desk_on_postgres

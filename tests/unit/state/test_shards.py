@@ -151,6 +151,17 @@ def test_a_shard_that_is_done_does_not_begin_again(world: World) -> None:
     assert record_of(world, run_id).shards[0].publish == account
 
 
+def test_the_end_that_a_worker_could_not_record_is_its_shards_end(world: World) -> None:
+    run_id, _ = planned(world, most=2)
+    first = begun(world, run_id, Shard(1, 2))
+    finish_shard(first, End("done", 0, "", {}), published(first)[1], CLOSING)
+    ends = {1: End("paused", 6, "", {}), 2: End("paused", 6, "the state DB is busy", {})}
+    assert world.ledger.close_if_over(run_id, Closing(judge, 1.0, is_left=True, ends=ends))
+    record = record_of(world, run_id)
+    assert record.outcome == "done paused"
+    assert (record.shards[1].exit_code, record.shards[1].message) == (6, "the state DB is busy")
+
+
 def test_a_newer_run_waits_for_all_shards_and_then_ends_what_has_not_begun(world: World) -> None:
     run_id, _ = planned(world)
     fence = begun(world, run_id, Shard(1, 4))

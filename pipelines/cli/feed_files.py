@@ -61,13 +61,14 @@ def require_folder(settings: Settings) -> None:
 
 
 def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[FeedMapping, ...]:
-    """Return the named feeds in that order, or all feeds if none is named.
+    """Return the named feeds in that order, each once, or all feeds if none is named.
 
     Raises:
         MappingFileError: a named feed is broken.
         ConfigError: a named feed does not exist.
     """
-    return tuple(_one(folder, name) for name in wanted) if wanted else folder.feeds
+    named = {mapping.feed: mapping for mapping in (_one(folder, name) for name in wanted)}
+    return tuple(named.values()) if wanted else folder.feeds
 
 
 def one_feed(settings: Settings, name: str) -> FeedMapping:

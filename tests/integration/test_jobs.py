@@ -61,6 +61,8 @@ def test_every_feed_is_reported_in_the_folders_order_with_the_gravest_exit_code(
     (five_feeds.folder / "feeds" / "z.yaml").unlink()
     five_feeds.mapping(name="c.yaml", feed="c", title='{join: [{from: TITLE}, " of c"]}')
     _assert_all_sent(five_feeds, service)
+    twice = five_feeds.command("run", "a", "a.yaml", "--no-dagster", "--json", "--jobs", "2", code=0)
+    assert [run["feed"] for run in twice.document["runs"]] == ["a"]
     five_feeds.command("run", "a", "b", "--dry-run", "--jobs", "2").assert_told(2, "--dry-run and --jobs")
 
 

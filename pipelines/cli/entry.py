@@ -12,6 +12,7 @@ from typing import NoReturn
 def main() -> None:
     """Run the command line and exit with the command's exit code."""
     signal.signal(signal.SIGINT, _leave)
+    _open_closed_streams()
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     from pipelines.cli import options
@@ -21,6 +22,15 @@ def main() -> None:
     from pipelines.cli.app import main as run
 
     run()
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of each standard stream that the caller has closed; another file would get its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin, sys.stdout = sys.stdin or os.fdopen(0), sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

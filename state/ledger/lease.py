@@ -37,6 +37,10 @@ HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
 FRESH_S = LEASE_TTL_S / 4
 """How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
+SIDE_BY_SIDE = 10
+"""How many entries side by side are in one shard. If it were one, and every other row of a source is refused, a shard could have
+refused rows only, and would stop as if the mapping were wrong.
+"""
 _LAST_BEAT_S = 0.5
 """How long leaving waits for a heartbeat that has begun."""
 _LONG = 0.25
@@ -48,7 +52,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Shard(NamedTuple):
-    """The share of a feed's entries that one worker publishes, by entry id: the `number`-th of `of` shares.
+    """The share of a feed's entries that one worker publishes, by blocks of entry ids: the `number`-th of `of` shares.
 
     Number 0 is the whole feed, which a stage, a run of one worker and a person's decision need.
     """
@@ -59,7 +63,7 @@ class Shard(NamedTuple):
     @property
     def has(self) -> ColumnElement[bool]:
         """The condition for the entries of the shard."""
-        return ENTRY.c.id % self.of == self.number - 1 if self.number else true()
+        return ENTRY.c.id // SIDE_BY_SIDE % self.of == self.number - 1 if self.number else true()
 
     def excludes(self, other: Shard) -> bool:
         """Return whether the two may not be held at the same time."""

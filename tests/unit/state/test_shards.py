@@ -254,7 +254,8 @@ def _can_write(engine: Engine, lease: Lease) -> bool:
 
 
 def share_an_entry(one: Shard, other: Shard) -> bool:
-    return any(all(not each.number or entry % each.of == each.number - 1 for each in (one, other)) for entry in range(12))
+    blocks = range(12)
+    return any(all(not each.number or block % each.of == each.number - 1 for each in (one, other)) for block in blocks)
 
 
 def test_of_many_who_come_at_once_only_those_get_a_lease_that_exclude_nobody(engine: Engine) -> None:

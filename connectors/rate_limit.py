@@ -37,17 +37,17 @@ _NEAR_S = 0.1  # A slot no further away than this is not put nearer by the growt
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 """Usual lengths of the windows of rate limits."""
 _ROUNDED_UP_S = 1.0  # A named wait may be rounded up to whole seconds.
-_LATE_S = 0.1
+_LATE_S = 0.1  # how late a window may begin for us: requests are on their way for a while
 _WINDOW_WAIT_S = 2.0  # A named wait of this length is for the end of a window; a bucket has its next token sooner.
 _LONGEST_TRUST_S = 900.0  # later runs obey a pause of this length; about a longer one they ask, and believe nothing it taught
 _FORGOTTEN_AFTER_S = 86_400.0
-PRESENCE_S = 3.5  # A worker that has shown itself no later than this ago is there.
+_PRESENT_FOR_S = 3.5  # A worker that has shown itself no later than this ago is there.
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The permission to send a request now. `at`: its slot; `pauses`: how many pauses the route had; `before`: requests since
-    the last one.
+    """The permission to send a request now. `at`: its slot; `pauses`: how many pauses the route had, so that a 429 to an older
+    permit is known to say nothing new; `before`: requests since the last one.
     """
 
     at: float = 0.0
@@ -159,11 +159,13 @@ class RateState:
 
     def seen(self, worker: str, at: float, is_leaving: bool) -> RateState:
         """Return the state with `worker` active now, or removed if it is leaving, and without inactive workers."""
-        others = {name: seen_at for name, seen_at in self.workers.items() if at - seen_at < PRESENCE_S and name != worker}
+        others = {name: seen_at for name, seen_at in self.workers.items() if at - seen_at < _PRESENT_FOR_S and name != worker}
         return replace(self, workers=others if is_leaving else {**others, worker: at})
 
     def taken_up(self, at: float) -> RateState:
-        """Return the state for a later run: with less confidence, and reset after a day."""
+        """Return what a run that finds no other worker keeps: pauses up to 15 min, and a limit used in the last day, with half of
+        its hold time.
+        """
         resume_at = self.resume_at if self.resume_at - at <= _LONGEST_TRUST_S else at
         begins = max(at, resume_at)
         fresh = RateState(slot_at=begins, resume_at=resume_at, began=begins, pauses=self.pauses)
@@ -202,7 +204,7 @@ class RateStore(Protocol):
 _MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed may have more.
 _SYNC_S = 0.1  # between two looks at the store: a pause is known to all in 250 ms (budget 7)
 _IDLE_S = 2.0  # A worker that has sent nothing for so long stops looking.
-_PRESENCE_S = 1.0  # How often a worker shows that it is there.
+_SHOWN_EVERY_S = 1.0  # How often a worker shows that it is there.
 _AHEAD_S, _AHEAD_FOR_EACH_S = 0.3, 0.03
 """For how long all workers together take slots ahead, and at least for each: this bounds how often the store is written."""
 _LEAD_S = 0.05  # A worker asks for more slots so long before its last one.
@@ -313,7 +315,7 @@ class RateLimiter:
         """Inform the other workers of this route and its siblings that this worker has finished."""
         for one in self._siblings:
             await one.leave()
-        if self._store is not None and (self._unsaved or self.clock() - self._shown_at < PRESENCE_S):
+        if self._store is not None and (self._unsaved or self.clock() - self._shown_at < _PRESENT_FOR_S):
             self._is_leaving = True
             self._is_due.set()
             await self._start_exchanging()
@@ -428,10 +430,13 @@ class RateLimiter:
         self._adopt(transition(self._state))
 
     def _start_exchanging(self) -> asyncio.Task[None]:
-        """Return the task that exchanges news; where it has just begun, ours are old until `_is_exchanged` is set."""
+        """Return the background task, started if it is not running; `_is_exchanged` is then set after its first look at the store.
+
+        Raises the fault that ended the last one, if any.
+        """
         if self._exchanging is None or self._exchanging.done():
             if self._exchanging is not None:
-                self._exchanging.result()  # raises the fault that ended it, if any
+                self._exchanging.result()
             self._is_exchanged.clear()
             self._exchanging = asyncio.create_task(self._keep_exchanging())
         return self._exchanging
@@ -459,7 +464,7 @@ class RateLimiter:
         unsaved, worker = list(self._unsaved), self._sharing.worker
         most_slots = self._most_slots if self._wants_slots and not is_leaving else 0
         own = self._own if unsaved else self._state
-        is_first, is_to_show = self._synced_at is None, self.clock() - self._shown_at >= _PRESENCE_S
+        is_first, is_to_show = self._synced_at is None, self.clock() - self._shown_at >= _SHOWN_EVERY_S
         slots: list[Permit] = []
 
         def write(text: str, age_s: float) -> str | None:
@@ -512,7 +517,7 @@ class RateLimiter:
 
     def _take_up(self, state: RateState, now: float) -> RateState:
         """Start with the state of other workers, or with that of an earlier run; a long pause is then verified by a request."""
-        if any(now - seen_at < PRESENCE_S for seen_at in state.workers.values()):
+        if any(now - seen_at < _PRESENT_FOR_S for seen_at in state.workers.values()):
             return state
         taken = state.taken_up(now)
         self._pause.is_doubtful = taken.resume_at < state.resume_at
@@ -530,7 +535,7 @@ class RateLimiter:
 
 
 def _merged(own: RateState, stored: RateState) -> RateState:
-    """Return what is known in both; while no limit is known, each worker counts its own requests."""
+    """Return the stored state once it knows a limit or a newer pause; until then our own, with its workers and its pause."""
     if stored.is_known or stored.pauses > own.pauses:
         return stored
     return replace(own, workers=stored.workers, resume_at=max(own.resume_at, stored.resume_at))

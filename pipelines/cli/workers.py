@@ -154,13 +154,13 @@ class _RelayedProgress(Progress):
     def advance(self, count: int = 1) -> None:
         self._count += count
         if monotonic_s() - self._sent_at >= _DRAWN_EVERY_S:
-            self._flush()
+            self.flush()
 
     def expect(self, count: int) -> None:
-        self._flush()
+        self.flush()
         self._send(("expect", count))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         self._send(("advance", self._count))
         self._count, self._sent_at = 0, monotonic_s()
 
@@ -178,7 +178,12 @@ class _RelayedOutput(Output):
     @contextmanager
     def progress(self, description: str, total: int | None = None, *, is_counted: bool = True) -> Iterator[Progress]:
         del description, total, is_counted
-        yield _RelayedProgress(lambda message: _send(self._parent, message)) if self._is_drawn else Progress()
+        if not self._is_drawn:
+            yield Progress()
+            return
+        relayed = _RelayedProgress(lambda message: _send(self._parent, message))
+        yield relayed
+        relayed.flush()
 
 
 def _serve(parent: Connection) -> None:

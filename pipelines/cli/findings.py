@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ from mappings.positions import MappingProblem, locate
 from mappings.reasons import REASON_TEXTS, ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import DelimitedSource
-from mappings.yaml.includes import included_by, including, is_shared
+from mappings.yaml.includes import included_by, is_shared
 from mappings.yaml.loader import SUFFIXES, at_places, document_of
 from pipelines.cli.feed_files import file_text, shown_path
 from pipelines.clock import now
@@ -43,7 +44,21 @@ _SAMPLE = 200
 """Number of rows that are mapped to check the mapping against its source."""
 
 
-def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a folder: its text, whether it is only included, and the real paths of the files that it includes."""
+
+    path: Path
+    text: str
+    is_shared: bool
+    included: frozenset[str]
+
+
+FilesByFolder = dict[Path, list[_File]]
+"""The mapping files of each folder, read once for all of its feeds."""
+
+
+def _find_unasked(mapping: FeedMapping, files: FilesByFolder) -> Iterator[MappingProblem]:
     """Yield the lookup entries that no row uses; nothing if the source has more than 50,000 rows.
 
     Raises:
@@ -58,22 +73,30 @@ def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
         outcomes = mapper.over(islice(reading.rows, _MOST_ROWS + 1))
         parts = Counter(isinstance(outcome, Skipped) for outcome in outcomes if not outcome.part.is_further)
     if parts.total() <= _MOST_ROWS:  # a row that a rule leaves out may never have reached a lookup
-        yield from noting.find_unasked(document, _file_name(mapping), parts[False], _shared(mapping))
+        yield from noting.find_unasked(document, _file_name(mapping), parts[False], _shared(mapping, files))
 
 
 def _file_name(mapping: FeedMapping) -> str:
     return mapping.source.place.rpartition("/")[2]
 
 
-def _shared(mapping: FeedMapping) -> Collection[str]:
+def _shared(mapping: FeedMapping, files: FilesByFolder) -> Collection[str]:
     """Return those lookup files and included files of a feed that another feed of its folder also uses."""
-    files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
-    texts = [file_text(path) for path in files if not is_shared(path) or including(path, files)]
+    folder = mapping.path.parent
+    if folder not in files:
+        files[folder] = [_file(path) for path in folder.glob("*") if path.suffix in SUFFIXES]
+    others = [file for file in files[folder] if file.path.name != mapping.path.name]
+    included = {path for file in others for path in file.included}
+    texts = [file.text for file in others if not file.is_shared or os.path.realpath(file.path) in included]
     tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
-    return tables | {str(path) for path in included_by(mapping.path) if including(path, files)}
+    return tables | {str(path) for path in included_by(mapping.path) if os.path.realpath(path) in included}
 
 
-def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
+def _file(path: Path) -> _File:
+    return _File(path, file_text(path), is_shared(path), frozenset(map(os.path.realpath, included_by(path))))
+
+
+def _look_at_source(mapping: FeedMapping, files: FilesByFolder) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
     """Read the first rows of a local source; return the mapping's mistakes and the warnings that they show."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return (), ()
@@ -83,7 +106,7 @@ def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tupl
         outcomes = _sample_of(mapping)
         problems = _garbled_rows(mapping, outcomes)
         # Where all rows are rejected, lookups are not examined.
-        odd = () if problems else list(_none_of(mapping, outcomes)) or list(_find_unasked(mapping))
+        odd = () if problems else list(_none_of(mapping, outcomes)) or list(_find_unasked(mapping, files))
     except MissingColumnsError as error:
         missing = find_missing_columns(document_of(mapping.path), error.missing, error.nearest, _file_name(mapping))
         problems = _wrong_delimiter(mapping, error.delimiter) or _garbled_header(mapping, error.missing) or list(missing)
@@ -204,12 +227,15 @@ class CheckedFile(TypedDict):
     live: NotRequired[Sequence[LiveFinding]]
 
 
-def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
-    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem."""
+def find(loaded: FeedMapping | MappingFileError, files: FilesByFolder | None = None) -> CheckedFile:
+    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem.
+
+    `files` caches the mapping files beside it.
+    """
     if isinstance(loaded, MappingFileError):
         feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
     else:
-        feed, (problems, odd) = loaded.feed, _look_at_source(loaded)
+        feed, (problems, odd) = loaded.feed, _look_at_source(loaded, {} if files is None else files)
         warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), _failing_examples(loaded))
     path, problems, warnings = shown_path(loaded.path), _placed(problems), _placed(warnings)
     return CheckedFile(feed=feed, path=path, problems=problems, warnings=warnings, examples=examples)

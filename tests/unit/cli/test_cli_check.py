@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -357,6 +358,20 @@ def test_maps_of_named_steps_are_held_against_the_source_of_the_only_feed_that_h
     desk.run("check").assert_told(0, "feeds/_shared.yaml:3:")
     desk.mapping(INCLUDED_STEPS.replace("feed: town-hall", "feed: other"), "other.yaml")
     assert _unasked(desk, INCLUDED_STEPS) == []
+
+
+def test_a_check_of_many_feeds_reads_no_file_once_for_each_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        desk.mapping(WITH_CITIES.partition("examples:")[0].replace("feed: town-hall", f"feed: feed-{number}"), f"{number}.yaml")
+    opened, open_file = Counter[str](), Path.open
+
+    def counting_open(path: Path, *args: Any, **kwargs: Any) -> Any:
+        opened[path.name] += 1
+        return open_file(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", counting_open)
+    assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY)]
+    assert 1 < opened["7.yaml"] < 10
 
 
 @pytest.mark.slow

@@ -203,7 +203,7 @@ class HeldByAnotherError(TransientError):
         super().__init__(
             f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
             hint=hint
-            or "wait for that run to end (`eventsync run --wait` does), or stop it; a killed run frees the feed within a minute",
+            or "wait for its end (`eventsync run FEED --wait` does), or stop it; a killed run frees the feed within a minute",
         )
         self.holder = holder
         self.since = since

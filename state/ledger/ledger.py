@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, case, select, update
 
 from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
@@ -73,7 +73,8 @@ class Ledger:
         row |= {"launched_by": launched_by, "dagster_run_id": dagster_run_id, "phase": Phase.BEGUN.value, "is_whole": False}
         with writing(self._engine) as connection:
             connection.execute(insert_if_new(connection, RUN), row)
-            reopened = {"finished_at": None, "outcome": None, "exit_code": None, "message": ""}
+            reopened: dict[str, object] = {"finished_at": None, "outcome": None, "exit_code": None, "message": ""}
+            reopened["phase"] = case((RUN.c.phase == Phase.FINISHED.value, Phase.STAGED.value), else_=RUN.c.phase)
             self._write_run(connection, run_id, reopened)
 
     def finish_run(

@@ -193,6 +193,7 @@ def test_a_run_keeps_its_accounts_and_goes_on_with_its_record_when_it_is_begun_a
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
     begun = LedgerQueries(world.engine).runs()[0]
     assert (begun.outcome, begun.finished_at, begun.dagster_run_id) == (None, None, "d-1")
+    assert begun.phase == "staged"
 
 
 @pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)

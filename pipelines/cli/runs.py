@@ -150,5 +150,7 @@ def _time(run: RunRecord) -> str:
     if run.finished_at is None:
         return f"phase: {run.phase.value}"
     took_s = (run.finished_at - run.started_at).total_seconds()
+    if run.exit_code is None:
+        return f"killed; the next run took over after {written(took_s)} s"
     took = f"took {written(took_s)} s" if took_s >= 0 else "duration unknown (the clock was set back during the run)"
     return f"{took}, exit code {run.exit_code}"

@@ -263,6 +263,14 @@ def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(
     desk.run("runs", first["run_id"]).assert_told(0, "duration unknown (the clock was set back during the run)")
 
 
+def test_a_run_that_was_killed_has_no_exit_code(decider: Decider) -> None:
+    run_id = decider.publish()["run_id"]
+    follow(decider, "sql UPDATE sync_run SET outcome = 'lost', exit_code = NULL")
+    said = decider.desk.run("runs", run_id)
+    said.assert_told(0, "lost", "killed; the next run took over after")
+    assert "None" not in said.out
+
+
 def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
     for words in ("feeds", "status", "status town-hall", "rows town-hall", "runs", "metrics", "prune --older-than 90d"):
         desk.run(*words.split(), code=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated
 
 import typer
@@ -133,17 +134,18 @@ def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
-    """Print one line per feed, then how many feeds need attention."""
+    """Print one line per feed, those that need attention first, then how many do."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     needy, lines = [], []
     for status in feeds:
         last, waiting = status.last_run, _counts(status.waiting)
-        if waiting or not status.gate.is_open or (last is not None and last.exit_code not in _FINE):
+        is_needy = bool(waiting) or not status.gate.is_open or (last is not None and last.exit_code not in _FINE)
+        if is_needy:
             needy.append(str(status.book.feed))
         started, ended = (f"{last.started_at:%Y-%m-%d %H:%M}", run_outcome(last)) if last else ("never", "")
         name = status.book.feed if is_one_service else _at_service(status)
-        lines.append((name, started, ended, waiting, "; ".join(_notes(status))))
-    output.table("feeds", _COLUMNS, lines)
+        lines.append((not is_needy, (name, started, ended, waiting, "; ".join(_notes(status)))))
+    output.table("feeds", _COLUMNS, [line for _, line in sorted(lines, key=itemgetter(0))])
     of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} attention"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
     output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` shows what to do" if needy else of_all)

@@ -271,6 +271,16 @@ def test_a_run_that_was_killed_has_no_exit_code(decider: Decider) -> None:
     assert "None" not in said.out
 
 
+def test_feeds_that_need_a_person_come_first(desk: Desk) -> None:
+    desk.mapping(MAPPING.replace("feed: town-hall", "feed: arena").replace("events.csv", "arena.csv"), "arena.yaml")
+    (desk.folder / "arena.csv").write_text(f"{HEADER}\n", "utf-8")
+    desk.source(["2,,,,,", "3,,,,,", "4,,,,,"])
+    with desk.service():
+        desk.run("run", "--all", "--no-dagster", code=5)
+    said = desk.run("status").out
+    assert said.index("town-hall") < said.index("arena")
+
+
 def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
     for words in ("feeds", "status", "status town-hall", "rows town-hall", "runs", "metrics", "prune --older-than 90d"):
         desk.run(*words.split(), code=0)

@@ -40,7 +40,7 @@ if IS_WORKING:
     from pipelines.cli.run_report import RunReport, Runs, outcome_from, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
     from pipelines.orchestration.names import shards_sensor_of
-    from pipelines.orchestration.webserver import Webserver, webserver_url
+    from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
@@ -381,17 +381,24 @@ class Launcher:
                 is_said = True
             time.sleep(PATIENCE_S)  # noqa: TID251  # other processes are at work
 
-    def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
-        waiting, at_work = deque(feeds), dict[str, FeedMapping]()
+    def _run_on_webserver(self, server: Webserver, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
+        waiting, at_work, refused = deque(feeds), dict[str, FeedMapping](), list[RunReport]()
         alone = [mapping.feed for mapping in waiting if mapping.publish.shards == 1]
         if alone and (self.options.shards or 1) > 1:
             message = f"--shards: Dagster starts no other worker for {', '.join(alone)}: `publish: shards` is not set there"
             raise ConfigError(message, hint="set it in the mapping file and run `eventsync reload`; or add --no-dagster")
 
         def launch_next() -> None:
-            if waiting and not is_stop_asked():
+            while waiting and not is_stop_asked():
                 mapping = waiting.popleft()
-                at_work[server.launch(mapping, self.options, self.launched_by)] = mapping
+                try:
+                    at_work[server.launch(mapping, self.options, self.launched_by)] = mapping
+                except DagsterRefusedError as error:
+                    if len(feeds) == 1:
+                        raise
+                    refused.append(report_from_outcome(mapping.feed, "", outcome_of(error)))
+                else:
+                    return
 
         for _ in range(self.jobs):
             launch_next()
@@ -416,6 +423,7 @@ class Launcher:
                 message = f"run {run_id} continues on the Dagster webserver"
                 left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"see it, or stop it, at {page}")
                 yield report_from_outcome(mapping.feed, run_id, left_alone)
+        yield from refused
 
 
 def publish_in_worker(path: Path, identity: RunIdentity, shard: Shard, output: Output) -> RunReport:

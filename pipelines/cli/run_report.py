@@ -73,6 +73,7 @@ class Run(TypedDict):
 class RunReport:
     """One run of one feed: its outcome and exit code, both accounts, the first rejected rows, the brakes that stopped it.
 
+    `run_id`: empty if Dagster refused to launch a run.
     `notices`: findings about the service or source as a whole. `held`: likely copies that no person has ignored; `vanished`: rows
     that this read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again;
     `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup;
@@ -223,7 +224,7 @@ def show_report(output: Output, report: RunReport) -> None:
 
 def show_accounts(output: Output, report: RunReport) -> None:
     """Print one run: its accounts, message and hint."""
-    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
+    output.note(f"{report.feed}: {report.outcome}" + (f" (run {report.run_id})" if report.run_id else ""))
     output.note(*_lines(report), indent=2)
 
 

@@ -86,7 +86,7 @@ class Webserver:
             reason = answer.get("message") or errors or answer["__typename"]
             raise DagsterRefusedError(
                 f"Dagster refused to launch {job}: {reason.splitlines()[0]}",
-                hint="after adding a mapping file, run `eventsync reload`; or use --no-dagster",
+                hint="after adding a mapping file, run `eventsync reload`; check EVENTSYNC_LOCATION; or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 

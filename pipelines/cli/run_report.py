@@ -205,7 +205,7 @@ def show_sum(output: Output, reports: Sequence[RunReport]) -> None:
     output.note(f"{counted(len(reports), 'feed')}: {counts_line(Counter(report.outcome for report in reports))}")
     bad = [(one.feed, one.exit_code, one.outcome, one.message.partition("\n")[0]) for one in reports if one.exit_code]
     if bad:
-        output.table("feeds that need attention", ("feed", "exit code", "outcome", "why"), bad)
+        output.table("feeds that did not end well", ("feed", "exit code", "outcome", "why"), bad)
 
 
 def show_report(output: Output, report: RunReport) -> None:

@@ -235,7 +235,8 @@ def _lines(report: RunReport) -> Iterator[str]:
     if report.skipped:
         yield f"left out: {counts_line(report.skipped)}"
     if report.publish:
-        workers = f" (by {len(report.shards)} workers)" if report.shards else ""
+        ended, most = sum(shard.publish is not None for shard in report.shards), len(report.shards)
+        workers = f" (by {ended} of {most} workers)" if ended < most else f" (by {most} workers)" if most else ""
         yield f"{publish_line(report.publish)}{workers}"
     also = {"newly gone from the source": report.vanished}
     also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before

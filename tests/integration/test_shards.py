@@ -100,6 +100,17 @@ def test_processes_that_are_killed_at_random_lose_and_double_nothing(any_desk: D
     assert list(untidy_runs(any_desk)) == []
 
 
+def test_the_account_of_a_run_says_that_a_worker_is_missing_from_it(desk: Desk, service: Service) -> None:
+    service.switch(latency_ms=300)
+    desk.source(lines(ROWS))
+    run = desk.start_run(*SHARDS)
+    until(lambda: len(at_work(desk)) == 4 and len(service.requests()) > 20)
+    os.kill(at_work(desk)[2], signal.SIGKILL)
+    service.switch(latency_ms=0)
+    said = run.ended(LOST).run
+    assert "by 3 of 4 workers" in desk.command("runs", said["run_id"], code=0).out
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_command_stops_all_shards_in_good_order(desk: Desk, service: Service, number: signal.Signals) -> None:
     service.switch(latency_ms=300)

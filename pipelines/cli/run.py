@@ -35,7 +35,7 @@ if IS_WORKING:
     from pipelines.before_serving import main as prepare_storage
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
-    from pipelines.cli.feed_files import chosen_feeds, folder_of
+    from pipelines.cli.feed_files import broken_files, chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress, counted
     from pipelines.cli.run_report import RunReport, Runs, outcome_from, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
@@ -152,7 +152,10 @@ def run(  # the options of the surface
         broken, not_begun = folder.broken if all_feeds else (), len(mappings) - len(reports)
         exit_code = worst({report.exit_code for report in reports} | ({2} if broken else set()) | ({130} if not_begun else set()))
         order = {mapping.feed: number for number, mapping in enumerate(mappings)}
-        output.document(Runs(exit_code=exit_code, runs=sorted(reports, key=lambda report: order[FeedName(report.feed)])))
+        document = Runs(exit_code=exit_code, runs=sorted(reports, key=lambda report: order[FeedName(report.feed)]))
+        if all_feeds:
+            document["broken"] = broken_files(broken)
+        output.document(document)
         show_sum(output, reports)
         if not_begun:
             output.aside(f"interrupted: {counted(not_begun, 'feed')} not begun; {_CONTINUE}")

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired
 
 from typing_extensions import TypedDict
 
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
 from mappings.strict import written, written_rate
+from pipelines.cli.feed_files import BrokenFile
 from pipelines.cli.output.console import (
     Output,
     counted,
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
 
 
 class Runs(TypedDict):
-    """The reports of all runs; `exit_code` is the gravest of theirs."""
+    """The reports of all runs; `exit_code` is the gravest of theirs, where a broken file counts as 2.
+
+    `broken`: with --all, the mapping files that cannot be used.
+    """
 
     exit_code: int
     runs: Sequence[RunReport]
+    broken: NotRequired[Sequence[BrokenFile]]
 
 
 class Run(TypedDict):

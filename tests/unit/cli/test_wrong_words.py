@@ -90,6 +90,7 @@ def test_a_broken_file_is_named_with_its_line_and_every_other_feed_goes_on(desk:
         ran = desk.run("run", "--all", "--no-dagster", "--json")
     ran.assert_told(2, message)
     assert [(run["feed"], run["outcome"]) for run in ran.document["runs"]] == [(FEED, "done")]
+    assert ran.document["broken"] == listed["broken"]
     for verb in ("preview broken-one", "explain broken-one 1", "run broken-one --dry-run"):
         desk.run(*verb.split()).assert_told(2, f"broken.yaml:{line}:", message)
 

@@ -430,7 +430,7 @@ class RateLimiter:
         self._adopt(transition(self._state))
 
     def _start_exchanging(self) -> asyncio.Task[None]:
-        """Return the background task, started if it is not running; `_is_exchanged` is then set after its first look at the store.
+        """Return the background task, started if it is not running; `_is_exchanged` is then set after its first look.
 
         Raises the fault that ended the last one, if any.
         """

@@ -18,6 +18,9 @@ from mappings.yaml.includes import including, is_shared
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_feed, load_folder
 from pipelines.settings import Settings
 
+_NAMED = 20
+"""How many feeds a hint names."""
+
 
 class BrokenFile(TypedDict):
     """A mapping file with mistakes, all of them listed."""
@@ -97,9 +100,15 @@ def _one(folder: FeedFolder, name: str) -> FeedMapping:
     for broken in folder.broken:
         if broken.path.stem == _stem_of(name) or declares_feed.search(file_text(broken.path)):
             raise MappingFileError(broken.path, broken.problems)
-    names = [str(mapping.feed) for mapping in folder.feeds]
-    hint = did_you_mean(name, names) or "the feeds here: " + (", ".join(names) or "none")
+    hint = did_you_mean(name, (str(mapping.feed) for mapping in folder.feeds)) or feeds_here(folder)
     raise ConfigError(f"there is no feed {name!r}", hint=hint)
+
+
+def feeds_here(folder: FeedFolder) -> str:
+    """Return a sentence with the names of the feeds of a folder, of the first twenty if there are more."""
+    names = [str(mapping.feed) for mapping in folder.feeds]
+    more = f", and {len(names) - _NAMED} more (`eventsync feeds` lists them)" if len(names) > _NAMED else ""
+    return f"the feeds here: {', '.join(names[:_NAMED]) or 'none'}{more}"
 
 
 def file_text(path: Path) -> str:

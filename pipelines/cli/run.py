@@ -35,7 +35,7 @@ if IS_WORKING:
     from pipelines.before_serving import main as prepare_storage
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
-    from pipelines.cli.feed_files import broken_files, chosen_feeds, folder_of
+    from pipelines.cli.feed_files import broken_files, chosen_feeds, feeds_here, folder_of
     from pipelines.cli.output.console import Output, Progress, counted
     from pipelines.cli.run_report import RunReport, Runs, outcome_from, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
@@ -124,8 +124,7 @@ def run(  # the options of the surface
                 folder = folder_of(settings, feeds or ())
                 mappings = list(chosen_feeds(folder, feeds or ()))
                 if not feeds and not all_feeds:
-                    known = ", ".join(mapping.feed for mapping in mappings) or "none"
-                    raise ConfigError("no feed was named", hint=f"name one or more, or add --all; the feeds here: {known}")
+                    raise ConfigError("no feed was named", hint=f"name one or more, or add --all; {feeds_here(folder)}")
                 if feeds and all_feeds:
                     raise ConfigError("--all and names of feeds cannot be combined", hint="leave out one of them")
                 if dry_run and jobs > 1:

@@ -20,7 +20,7 @@ from typing import Any
 
 import dagster as dg
 import orjson
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
@@ -109,13 +109,22 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
     part: dict[str, str] = Field(default={}, description="Set by the sensor of a feed with shards: the one to publish.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
-        """Return the options as `RunOptions`; an unknown brake fails the run before anything is read."""
+        """Return the options as `RunOptions`; a wrong value fails the run before anything is read.
+
+        Raises:
+            DagsterInvariantViolationError: with every wrong value. Dagster shows its own errors as they are, others as a cause.
+        """
         same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only", "shards")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
         status = "draft" if self.as_draft else None
-        return RunOptions.model_validate(
-            {**same, **lists, "status": status, "window": self.window or None, "part": self.part or None}
-        )
+        try:
+            return RunOptions.model_validate(
+                {**same, **lists, "status": status, "window": self.window or None, "part": self.part or None}
+            )
+        except ValidationError as error:
+            wrong = [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in error.errors()]
+            problems = "; ".join(f"{option}: {problem}" if option else problem for option, problem in wrong)
+            raise dg.DagsterInvariantViolationError(f"the run's options cannot be used: {problems}") from None
 
 
 @contextmanager

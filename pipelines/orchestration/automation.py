@@ -339,7 +339,7 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
 
 
 def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> str | None:
-    """Return the first line of the first failed step's error in Dagster, or else the run's message.
+    """Return the first line of the first failed step's error in Dagster, or else of the run's own.
 
     In a run of several feeds only the feed's own step counts; None if it succeeded.
     """
@@ -353,8 +353,9 @@ def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: Fee
             continue
         if event is not None and event.is_step_success:
             return None
-        if event is not None and event.is_step_failure and event.step_failure_data.error is not None:
-            return event.step_failure_data.error.message.strip().partition("\n")[0]
+        failure = event and (event.step_failure_data if event.is_step_failure else event.job_failure_data)
+        if failure and failure.error:
+            return failure.error.message.strip().partition("\n")[0]
         return entry.user_message or (event.message if event and event.message else "")
     return "no reason is recorded"
 

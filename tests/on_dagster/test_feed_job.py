@@ -175,9 +175,23 @@ def test_the_options_of_the_launchpad_reach_the_run(desk: Desk) -> None:
     assert {(event["title"], event["status"]) for event in desk.events()} == {("Evening 2", "draft"), ("Evening 5", "draft")}
 
 
-def test_a_brake_that_does_not_exist_fails_the_run_before_anything_is_read(desk: Desk) -> None:
-    result = desk.run_configured(configured(accept=["everything"]))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"accept": ["everything"]}, "accept.0: Input should be 'rejected', 'shrink'"),
+        ({"limit": -3}, "limit: Input should be greater than or equal to 1"),
+        ({"window": {"by": "event", "first": "2031-06-01", "last": "2031-05-01"}}, "window: the window begins on 2031-06-01"),
+        ({"publish_only": True, "full": True}, "full and window cannot be combined with publish_only"),
+    ],
+)
+def test_an_option_that_cannot_be_used_fails_the_run_before_anything_is_read_and_says_why(
+    desk: Desk, options: Mapping[str, object], words: str
+) -> None:
+    result = desk.run_configured(configured(**options))
     assert (result.success, materialized(result), (desk.folder / "state").exists()) == (False, set(), False)
+    error = next(event for event in result.all_events if event.is_run_failure).job_failure_data.error
+    assert error is not None
+    assert f"the run's options cannot be used: {words}" in error.message
 
 
 def test_an_announced_refusal_is_a_warning_of_its_own_check_and_blocks_nothing(desk: Desk) -> None:

@@ -96,6 +96,13 @@ def test_a_run_that_crashed_before_it_began_is_told_once_in_dagsters_words(told:
     assert told.heard() == [], "old news once the feed was run elsewhere"
 
 
+def test_a_run_with_an_option_that_cannot_be_used_is_told_with_the_reason(told: Told) -> None:
+    told.desk.run_configured({"resources": {"options": {"config": {"limit": -3}}}})
+    told.tick()
+    (message,) = told.hook.told
+    assert "limit: Input should be greater than or equal to 1" in message.body
+
+
 def test_what_could_not_be_told_is_told_by_a_later_tick(told: Told) -> None:
     told.hook.status = 503
     told.failed()

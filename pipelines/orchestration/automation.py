@@ -23,7 +23,13 @@ from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX, RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG, RunFailureReason
+from pipelines.orchestration.dagster_private import (
+    HIDDEN_TAG_PREFIX,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    RUN_FAILURE_REASON_TAG,
+    WILL_RETRY_TAG,
+    RunFailureReason,
+)
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -37,6 +43,8 @@ AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterR
 """Statuses of a run at work. `NOT_STARTED` is missing: a process that died before its run began leaves it so for ever."""
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
+CONTINUED_AFTER_S = 300.0
+"""Seconds after which a sensor continues a run that failed: a source may be probed every few seconds, an outage lasts longer."""
 SHARDS_EVERY_S = 10
 LOST_AFTER = 3
 """Ticks in a row without the state DB after which its loss is reported; a busy one answers the next tick."""
@@ -145,7 +153,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
             return dg.SkipReason(f"{error}; the next tick tries again")
         except SyncError as error:
             raise dg.Failure(f"{error}\n{error.hint}") from error
-        return _run_if_changed(mapping, context.cursor, probe)
+        return _run_if_changed(mapping, context.cursor, probe, is_left=_is_left(context.instance, mapping.feed))
 
     return [
         dg.SensorDefinition(
@@ -211,12 +219,24 @@ def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunR
     )
 
 
-def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
-    """Request a run if the source has changed since the cursor, or if there is no cursor."""
+def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
+    """Return whether the feed's last run, not a backfill, was killed or failed after a transient error some minutes ago."""
+    record = next(iter(_records(instance, feed, limit=1)), None)
+    if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+        return False
+    tags, ended_s = record.dagster_run.tags, record.end_time or 0.0
+    is_final = tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "false" or tags.get(names.LAUNCHED_BY_TAG) == BACKFILL
+    return not is_final and now().timestamp() - ended_s >= CONTINUED_AFTER_S
+
+
+def _run_if_changed(
+    mapping: FeedMapping, cursor: str | None, probe: SourceProbe, *, is_left: bool
+) -> dg.SensorResult | dg.SkipReason:
+    """Request a run if the source has changed since the cursor, if there is no cursor, or if the last run left work."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
     last = parse_sensor_cursor(cursor)
-    is_same = last is not None and not probe.is_news_to(last[1])
+    is_same = last is not None and not probe.is_news_to(last[1]) and not is_left
     turn = (last[0] if last else 0) + (not is_same)
     after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
     if is_same:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -10,7 +11,9 @@ from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feed
 
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_feed
-from pipelines.orchestration import names
+from pipelines.clock import now
+from pipelines.orchestration import automation, names
+from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
 DELIVERED = WATCHED.replace("path: ../{source}", "path: ../in/*.csv\n  files: new")
@@ -83,6 +86,32 @@ def test_a_change_while_a_run_is_at_work_is_seen_by_the_next_look(desk: Desk) ->
     assert run.run_id in (busy.skip_message or "")
     desk.instance.report_run_canceled(run)
     assert len(look(desk, busy.cursor or cursor).run_requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "minutes", "runs"),
+    [
+        ({}, 6, 1),
+        ({}, 4, 0),
+        ({RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}, 6, 0),
+    ],
+    ids=["killed, or stopped by an outage", "a moment ago", "it would fail again"],
+)
+def test_a_later_look_continues_a_run_that_failed_though_the_source_is_the_same(
+    desk: Desk, ending: dict[str, str], minutes: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.mapping(text=WATCHED)
+    cursor = look(desk).cursor
+    job = desk.definitions().resolve_job_def("sync_town_hall")
+    run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED, **ending}, status=dg.DagsterRunStatus.STARTED)
+    desk.instance.report_run_failed(run, "run worker exited with code 137")
+    later = now() + timedelta(minutes=minutes)
+    monkeypatch.setattr(automation, "now", lambda: later)
+    seen = look(desk, cursor)
+    assert len(seen.run_requests) == runs
+    assert look(desk, cursor).run_requests == seen.run_requests
+    assert desk.run().success
+    assert not look(desk, seen.cursor).run_requests
 
 
 def test_a_folder_that_is_not_there_is_a_red_tick_that_says_so(desk: Desk) -> None:

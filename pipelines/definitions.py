@@ -74,16 +74,22 @@ class FeedRepository(dg.RepositoryData):
             return feeds, rest.get_repository_def()
 
     @cached_property
+    def _whole(self) -> dg.RepositoryDefinition:
+        """The assets of all feeds, and Dagster's implicit job of them."""
+        assets, checks = (
+            dict.fromkeys(one.values()) for one in (self.get_assets_defs_by_key(), self.get_asset_checks_defs_by_key())
+        )
+        with _nothing_collected():
+            whole = dg.Definitions.merge(dg.Definitions(assets=[*assets], asset_checks=[*checks]), _common())
+            return whole.get_repository_def()
+
+    @cached_property
     def _jobs(self) -> Mapping[str, dg.JobDefinition]:
         """All jobs by name, with Dagster's implicit job of all assets in place of those of each feed."""
-        feeds, rest = self._folder
+        (feeds, rest), whole = self._folder, self._whole
         with _nothing_collected():
-            assets, checks = (
-                dict.fromkeys(one.values()) for one in (self.get_assets_defs_by_key(), self.get_asset_checks_defs_by_key())
-            )
-            whole = dg.Definitions.merge(dg.Definitions(assets=[*assets], asset_checks=[*checks]), _common())
             whole_feeds = (dg.Definitions.merge(*one.definitions(self._open_run_context)) for one in feeds)
-            parts = [whole.get_repository_def(), *(one.get_repository_def() for one in whole_feeds), rest]
+            parts = [whole, *(one.get_repository_def() for one in whole_feeds), rest]
             owners = {name: part for part in reversed(parts) for name in part.job_names}
             return {name: part.get_job(name) for name, part in owners.items()}
 
@@ -99,6 +105,9 @@ class FeedRepository(dg.RepositoryData):
             alone = build_definitions(self._settings, self._open_run_context, wanted=[group])
             if alone.get_repository_def().has_job(job_name):
                 return alone.resolve_job_def(job_name)
+        for part in (self._whole, self._folder[1]):  # a process that runs assets from their pages needs no other job
+            if part.has_job(job_name):
+                return part.get_job(job_name)
         if job_name not in self._jobs:
             raise dg.DagsterInvariantViolationError(f"there is no job {job_name}: no mapping file has its feed")
         return self._jobs[job_name]

@@ -17,6 +17,8 @@ from dagster._grpc.types import ExecuteRunArgs
 from integration.desk import shell_environ
 from on_dagster.desk import FEED, MAPPING, Desk
 
+from pipelines import definitions
+
 pytestmark = pytest.mark.slow
 OTHERS = ["art-fair", "book-club", "night-walks"]
 SEARCHED = Counter(f"{feed}.yaml" for feed in (FEED, *OTHERS))
@@ -98,3 +100,9 @@ def test_a_run_in_a_container_of_its_own_loads_its_feed_alone(desk: Desk, home: 
     assert (home.get_runs(dg.RunsFilter([run.run_id]))[0].status, desk.posts()) == (dg.DagsterRunStatus.SUCCESS, 10)
     opened = mapping_files(json.loads(worker.stderr.splitlines()[-1]))
     assert opened - SEARCHED == {"town-hall.yaml": 1}
+
+
+def test_assets_run_from_their_pages_build_no_job_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "feed_jobs", lambda *_: pytest.fail("a job of a feed was built"))
+    alone = definitions.FeedRepository()
+    assert alone.get_job("__ASSET_JOB").asset_layer.executable_asset_keys >= {dg.AssetKey([FEED, "staged"])}

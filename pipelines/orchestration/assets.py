@@ -31,6 +31,7 @@ from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
+from pipelines.orchestration.automation import feed_tags, feeds_of
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, AssetExecutionType, set_origin
 from pipelines.orchestration.freshness import freshness_of
 from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
@@ -134,6 +135,9 @@ def as_failures(context: StepContext) -> Iterator[None]:
     A retry within seconds can help after a transient error, except another run's lease or a long pause.
     """
     set_origin(context.instance, context.run.run_id)
+    selected = sorted({key.path[0] for key in context.run.asset_selection or () if key.path[-1] != "source"})
+    if selected and not feeds_of(context.run):  # assets launched from their pages: no job names their feeds
+        context.instance.add_run_tags(context.run.run_id, feed_tags(selected))
     try:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
             yield

@@ -13,6 +13,8 @@ from fsspec.spec import AbstractFileSystem
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, checks_of, failure_of, line, materialized, metadata_of
 
 from mappings.yaml.loader import load_folder
+from pipelines.orchestration import names
+from pipelines.orchestration.automation import feeds_of
 from pipelines.run.context import open_context
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
 
@@ -295,3 +297,15 @@ def test_a_pause_longer_than_the_feed_waits_ends_the_run_as_paused_and_leaves_th
     assert "asks us to pause for 365 days: longer than this feed's patience (15 min)" in said
     assert retried(desk, result) == (False, "")
     assert desk.book(result.run_id).publish.pending == 9  # type: ignore[union-attr]
+
+
+def test_a_run_of_assets_from_their_pages_is_known_as_a_run_of_their_feeds(desk: Desk) -> None:
+    desk.mapping("night-walks")
+    job = desk.definitions().resolve_implicit_global_asset_job_def()
+    for feeds in ([FEED], ["night-walks", FEED]):
+        selected = [dg.AssetKey([feed, "staged"]) for feed in feeds]
+        result = job.execute_in_process(instance=desk.instance, asset_selection=selected, raise_on_error=False)
+        run = desk.instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert sorted(feeds_of(run)) == sorted(feeds), "a tick is skipped meanwhile, and its owner notified"
+        assert run.tags.get(names.FEED_TAG) == (FEED if feeds == [FEED] else None)

@@ -27,6 +27,7 @@ from pipelines.orchestration.dagster_private import (
     HIDDEN_TAG_PREFIX,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     RUN_FAILURE_REASON_TAG,
+    RUN_KEY_TAG,
     WILL_RETRY_TAG,
     RunFailureReason,
 )
@@ -172,7 +173,7 @@ def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[d
     if mapping.publish.shards == 1:
         return []
 
-    def tick(_context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
             with open_run_context() as run_context:
                 destination = run_context.settings.destination
@@ -180,16 +181,16 @@ def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[d
                 run = next((one for one in latest if one.shards and one.finished_at is None), None)
                 if run is None:
                     return dg.SkipReason("no run is published in shards")
-                # Stopped by a person, by the service or by a kill: the next run continues.
-                has_ended_early = any(one.exit_code for one in run.shards)
+                # The first shard is that of the run itself.
+                waiting = [one.shard for one in run.shards if one.started_at is None and one.shard > 1]
+                requests = [_request_shard(mapping, run, number) for number in waiting]
+                # Stopped by a person, by the service or by a kill, or never begun: the next run continues.
+                has_ended_early = any(one.exit_code for one in run.shards) or _has_failed(context.instance, requests)
                 FeedRun(run_context, mapping, RunIdentity(run.run_id, run.launched_by)).close_if_over(is_left=has_ended_early)
         except SyncError as error:
             return dg.SkipReason(f"the state DB cannot be used: {error}; the next tick tries again")
         if has_ended_early:
             return dg.SkipReason(f"a shard of run {run.run_id} has ended early: no other one begins")
-        # The first shard is that of the run itself.
-        waiting = [one.shard for one in run.shards if one.started_at is None and one.shard > 1]
-        requests = [_request_shard(mapping, run, number) for number in waiting]
         return dg.SensorResult(requests) if requests else dg.SkipReason(f"all shards of run {run.run_id} have begun")
 
     return [
@@ -202,6 +203,13 @@ def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[d
             description=f"Launches the other workers of a run of {mapping.feed} that has shards to publish.",
         )
     ]
+
+
+def _has_failed(instance: dg.DagsterInstance, requests: Sequence[dg.RunRequest]) -> bool:
+    """Return whether one of the requested runs has failed or was canceled: Dagster launches no other run for its key."""
+    statuses = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    filters = (dg.RunsFilter(tags={RUN_KEY_TAG: str(one.run_key)}, statuses=statuses) for one in requests)
+    return any(instance.get_runs_count(one) for one in filters)
 
 
 def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunRequest:

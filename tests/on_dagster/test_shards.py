@@ -80,6 +80,21 @@ def test_no_shard_begins_after_one_that_the_service_has_stopped(desk: Desk) -> N
     assert record.message.startswith("shard 2 of 3: ")
 
 
+def test_no_shard_begins_after_one_whose_run_ended_before_it_began(desk: Desk) -> None:
+    desk.mapping(text=SHARDED)
+    desk.source(line(number) for number in range(ROWS))
+    first = desk.run()
+    second, third = look(desk).run_requests
+    job = desk.definitions().resolve_job_def("sync_town_hall")
+    tags = {**second.tags, "dagster/run_key": str(second.run_key)}
+    desk.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.CANCELED)
+    assert not look(desk).run_requests
+    record = desk.book(first.run_id)
+    assert ([one.outcome for one in record.shards], record.finished_at is None) == (["done", "lost", "lost"], False)
+    late, _ = failure_of(launched(desk, third))
+    assert "has ended, or a newer run continues" in late
+
+
 def test_shards_that_never_began_are_left_to_the_next_run(desk: Desk) -> None:
     desk.mapping(text=SHARDED)
     desk.source(line(number) for number in range(ROWS))

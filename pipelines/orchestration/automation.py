@@ -369,10 +369,12 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
 def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> str | None:
     """Return the first line of the first failed step's error in Dagster, or else of the run's own.
 
-    In a run of several feeds only the feed's own step counts; None if it succeeded.
+    In a run of several feeds only the feed's own step counts; None if it succeeded, in this run or in the one that this repeats.
     """
     ends = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
     own_step = names.step_of(feed) if run.job_name == names.DUE_FEEDS_JOB else None
+    if own_step and run.parent_run_id and own_step not in (run.step_keys_to_execute or [own_step]):
+        return None
     if own_step:
         ends.add(dg.DagsterEventType.STEP_SUCCESS)
     for record in instance.get_records_for_run(run.run_id, of_type=ends).records:

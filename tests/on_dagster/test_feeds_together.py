@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -152,6 +153,19 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
         assert run(halls, again).success
         assert told.heard() == [f"{AWAY}: resolved"]
     assert halls.posts() == sent + 1
+
+
+def test_no_other_owner_is_told_of_a_feed_that_fails_when_it_is_tried_again_from_the_ui(halls: Desk) -> None:
+    (halls.folder / f"{AWAY}.csv").unlink()
+    (request,) = tick(halls)
+    first, step = run(halls, request), names.step_of(FeedName(AWAY))
+    chain = {"parent_run_id": first.run_id, "root_run_id": first.run_id}
+    again = dg.DagsterRun(names.DUE_FEEDS_JOB, str(uuid4()), tags=request.tags, step_keys_to_execute=[step], **chain)
+    halls.instance.add_run(again)
+    halls.instance.report_run_failed(again, "it failed again")
+    with webhook() as hook:
+        Told(halls, hook).tick()
+        assert [feed for feed in FEEDS if feed in hook.told[0].body] == [AWAY]
 
 
 def test_a_feed_whose_own_schedule_was_switched_off_stays_off(halls: Desk) -> None:

@@ -31,7 +31,7 @@ from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import feed_tags, feeds_of
+from pipelines.orchestration.automation import tag_feeds
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, AssetExecutionType, set_origin
 from pipelines.orchestration.freshness import freshness_of
 from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
@@ -110,21 +110,16 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
     part: dict[str, str] = Field(default={}, description="Set by the sensor of a feed with shards: the one to publish.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
-        """Return the options as `RunOptions`; a wrong value fails the run before anything is read.
-
-        Raises:
-            DagsterInvariantViolationError: with every wrong value. Dagster shows its own errors as they are, others as a cause.
-        """
+        """Return the options as `RunOptions`; a wrong value fails the run before anything is read."""
         same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only", "shards")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
-        status = "draft" if self.as_draft else None
+        others = {"status": "draft" if self.as_draft else None, "window": self.window or None, "part": self.part or None}
         try:
-            return RunOptions.model_validate(
-                {**same, **lists, "status": status, "window": self.window or None, "part": self.part or None}
-            )
+            return RunOptions.model_validate({**same, **lists, **others})
         except ValidationError as error:
             wrong = [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in error.errors()]
             problems = "; ".join(f"{option}: {problem}" if option else problem for option, problem in wrong)
+            # An error of Dagster's own is shown as it is, any other only as the cause of another.
             raise dg.DagsterInvariantViolationError(f"the run's options cannot be used: {problems}") from None
 
 
@@ -135,9 +130,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
     A retry within seconds can help after a transient error, except another run's lease or a long pause.
     """
     set_origin(context.instance, context.run.run_id)
-    selected = sorted({key.path[0] for key in context.run.asset_selection or () if key.path[-1] != "source"})
-    if selected and not feeds_of(context.run):  # assets launched from their pages: no job names their feeds
-        context.instance.add_run_tags(context.run.run_id, feed_tags(selected))
+    tag_feeds(context.instance, context.run)
     try:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
             yield

@@ -112,6 +112,13 @@ def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
     return [FeedName(feed) for tag, feed in run.tags.items() if tag in {names.FEED_TAG, _tag_of(feed)}]
 
 
+def tag_feeds(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Tag a run of assets launched from their pages with its feeds: it has no job that names them."""
+    feeds = sorted({key.path[0] for key in run.asset_selection or () if key.path[-1] != "source"})
+    if feeds and not feeds_of(run):
+        instance.add_run_tags(run.run_id, feed_tags(feeds))
+
+
 def _tag_of(feed: str) -> str:
     return f"{HIDDEN_TAG_PREFIX}feed.{feed[-58:]}"  # Dagster allows 63 characters after the slash
 

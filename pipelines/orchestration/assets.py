@@ -1,7 +1,6 @@
 """The three assets of a feed (source, staged, published) with their checks. The brakes are the checks of `staged`.
 
-Every count is a metadata entry, so that Dagster plots it over time. The full list of rejected rows stays in the state DB
-(`eventsync rows`), not in the event log. Whether a retry can help is decided once, for all three retry mechanisms:
+Whether a retry can help is decided once, for all three retry mechanisms:
 
 * a request (`connectors.retry`) retries after a `TransientError`, until its attempts are used up;
 * a step (`RetryPolicy`) retries after such an error that asks for no longer wait than the step's own delays;
@@ -19,36 +18,41 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-import orjson
 from pydantic import Field, ValidationError
 
 from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
-from mappings.outcome import shown_place
-from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import tag_feeds
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, AssetExecutionType, set_origin
 from pipelines.orchestration.freshness import freshness_of
+from pipelines.orchestration.metadata import (
+    PUBLISH_CHECKS,
+    brake_results,
+    publish_results,
+    published_metadata,
+    shards_metadata,
+    speed_metadata,
+    staged_metadata,
+    waiting_first,
+    waiting_metadata,
+    waiting_rows,
+)
+from pipelines.orchestration.run_tags import tag_feeds
 from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import BACKFILL, OpenContext, RunContext
+from pipelines.run.context import BACKFILL, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
-from pipelines.run.outcome import WAITING, ExitCode, RunOutcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishReport, outcome_of_publish
-from pipelines.run.stage import UNCHANGED, Staged
-from state.enums import Waiting
+from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
+from pipelines.run.publish import outcome_of_publish
+from pipelines.run.stage import UNCHANGED
 from state.errors import HeldByAnotherError, LeaseLostError
-from state.ledger.accounts import PublishAccount, sum_of
 from state.ledger.lease import Shard
-from state.ledger.shards import ShardRecord
-from state.ledger.standing import FeedScope, RowRecord
-from state.queries import LedgerQueries, RowFilter
+from state.queries import LedgerQueries
 
 Step = Callable[[dg.AssetExecutionContext, Any], Iterator[Any]]
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -57,34 +61,13 @@ STEP_DELAY_S = 10.0
 """Seconds before a step's second attempt; twice as many before the third."""
 SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
 """Retries of a step after a transient error; a permanent failure sets `allow_retries=False`."""
-PUBLISH_CHECKS = {
-    "balanced": "Every due row has exactly one outcome.",
-    "no_conflicts": "The service reports no idempotency key as used for another event.",
-    "within_limits": "Refused, blocked and uncertain rows stay within the feed's limits.",
-    "drift": "The source agrees with what was delivered, except for differences that a person ignored.",
-    "contract": "By its OpenAPI page, the service accepts what the mapping sends.",
-}
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """One partition per day in UTC, from the first day that may be backfilled to today."""
-HELD_DECISIONS = (
-    "`eventsync resolve FEED KEY --same-as`: it is the event that it resembles",
-    "`eventsync resolve FEED KEY --release`: it is a separate event, send it",
-)
-ROWS_SHOWN = 20
 _STAGED_FIRST = ("read", "new", "unchanged", "rejected")
 _PUBLISHED_FIRST = ("delivered", "waiting for a person", "rejected", "changed", "new", "pending")
 """Counts that the pages of the assets always show, and show first."""
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 """Dagster's own names of source kinds, for which it has icons."""
-_PACE_NAMES = {
-    "rate_per_s": "allowed rate per second",
-    "used_share": "share of the allowed rate used",
-    "limited": "answered 429",
-    "pauses": "pauses",
-    "paused_s": "seconds paused",
-    "most_under_way": "most requests under way",
-    "workers": "workers",
-}
 
 
 class LaunchOptions(dg.ConfigurableResource[RunOptions]):
@@ -298,17 +281,17 @@ def stage_feed(
     with as_failures(context), open_run_context() as run_context:
         result = FeedRun(run_context, mapping, _identity(context), options).stage()
         is_last = bool(result.stopping) or options.stage_only
-        waiting = _waiting_metadata(*_waiting_rows(run_context, mapping)) if is_last else {}
+        waiting = waiting_metadata(*waiting_rows(run_context, mapping)) if is_last else {}
     rows = result.report.account.read
-    pace = _pace(rows, monotonic_s() - began_s)
+    pace = speed_metadata(rows, monotonic_s() - began_s)
     read = "all rows" if result.report.is_whole else "some rows: those changed, or those selected"
     version = {"version": result.version} if result.version else {}
     seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
     context.log_event(dg.AssetObservation([feed, "source"], metadata=seen))
     _log(context, result.notices)
-    metadata = _without_zeros(context, key, {**_staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
+    metadata = _without_zeros(context, key, {**staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
     failure = _failure_of(context, brake_error(result.stopping, feed)) if result.stopping else None
-    return dg.MaterializeResult(asset_key=key, metadata=metadata, check_results=_brake_results(key, result)), failure
+    return dg.MaterializeResult(asset_key=key, metadata=metadata, check_results=brake_results(key, result)), failure
 
 
 def publish_feed(
@@ -324,20 +307,20 @@ def publish_feed(
         _log(context, result.outlook.notices)
         if result.cause is not None:
             raise result.cause
-        counts, differing = _waiting_rows(run_context, mapping)
+        counts, differing = waiting_rows(run_context, mapping)
         record = LedgerQueries(run_context.engine).run(run_context.settings.destination, mapping.feed, run.identity.run_id)
     outcome = outcome_of_publish(result, mapping)
     if outcome.message:
         log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
         log("%s: %s", outcome.name, replaced(outcome.text))
-    metadata = _waiting_first(counts, result) | _published_metadata(result) | _waiting_metadata(counts, differing)
+    metadata = waiting_first(counts, result) | published_metadata(result) | waiting_metadata(counts, differing)
     if record and record.shards:
-        metadata |= _shards_metadata(record.shards)
+        metadata |= shards_metadata(record.shards)
         metadata["shard"] = f"{part.number if part else 1} of {len(record.shards)}"
     return dg.MaterializeResult(
         asset_key=key,
         metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),
-        check_results=_publish_results(key, result, outcome, counts),
+        check_results=publish_results(key, result, outcome, counts),
     )
 
 
@@ -362,57 +345,6 @@ def _address_of(source: SourceSpec) -> str:
     return source.place if source.place.startswith(("http://", "https://")) else ""
 
 
-def _staged_metadata(staged: Staged) -> dict[str, Any]:
-    """Return the metadata of `staged`: the account of the read, and tables of the first rejected and held rows."""
-    report = staged.report
-    counts: dict[str, Any] = dict(asdict(report.account))
-    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
-    counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
-    if report.rejections:
-        words = Words()
-        counts["rejected rows"] = _table(
-            {
-                "place": shown_place(row.origin),
-                "column": reason.column,
-                "found": reason.found[:200],
-                "problem": " ".join(filter(None, (words.problem(reason), words.advice(reason)))),
-            }
-            for row in report.rejections[:ROWS_SHOWN]
-            for reason in row.reasons
-        )
-    if report.held:
-        counts["held rows"] = _table(
-            {"place": shown_place(row.origin), "row key": row.row_key, "looks like": row.twin_key}
-            for row in report.held[:ROWS_SHOWN]
-        )
-        counts["what a held row waits for"] = _list(HELD_DECISIONS)
-    if report.skipped:
-        counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
-    if staged.notices:
-        counts["notices"] = _list(staged.notices)
-    counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in staged.brakes)
-    return counts
-
-
-def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
-    """Return the check result of each brake; an accepted one warns instead of blocking."""
-    return [
-        dg.AssetCheckResult(
-            asset_key=key,
-            check_name=result.name,
-            passed=not result.is_tripped,
-            severity=dg.AssetCheckSeverity.ERROR if result.stops else dg.AssetCheckSeverity.WARN,
-            description=replaced(result.sentence),
-            metadata={
-                "measured": round(result.measured, 4),
-                "allowed": round(result.allowed, 4),
-                "accepted": result.is_accepted,
-            },
-        )
-        for result in staged.brakes
-    ]
-
-
 def _log(context: StepContext, notices: Iterable[str]) -> None:
     """Log a run's notices as warnings; that the source is unchanged is information only."""
     for notice in notices:
@@ -428,122 +360,6 @@ def _without_zeros(
     if zeros:
         context.log_event(dg.AssetObservation(key, metadata=zeros, description="Counts that are zero."))
     return {name: value for name, value in ordered.items() if name not in zeros}
-
-
-def _waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict[str, Any]:
-    """Return the counts that the page of `published` shows first; a row on two lists counts twice."""
-    others = sum(waiting.get(name, 0) for name in WAITING if name not in {"rejected", "drift", "warning"})
-    return {
-        "delivered": published.account.delivered,
-        "waiting for a person": others,
-        "rejected": waiting.get("rejected", 0),
-        "changed": waiting.get("drift", 0),
-    }
-
-
-def _published_metadata(published: PublishReport) -> dict[str, Any]:
-    """Return the metadata of `published`: the account of the drain, its speed, and what was written back."""
-    account, written = published.account, published.written_back
-    counts: dict[str, Any] = dict(asdict(account))
-    counts |= _pace(account.new + account.carried_over - account.pending, published.duration_s)
-    counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
-    counts["dagster/row_count"] = account.delivered
-    if written.cells or written.problem:
-        counts["cells written back"] = written.cells
-    if written.problem:
-        counts["not written back"] = replaced(written.problem)
-    if published.outlook.notices:
-        counts["notices"] = _list(published.outlook.notices)
-    return counts
-
-
-def _shards_metadata(shards: Sequence[ShardRecord]) -> dict[str, Any]:
-    """Return the counts of all shards that have ended, so that the plots show the feed, and a table of the shards."""
-    account = sum_of(one.publish for one in shards if one.publish) or PublishAccount()
-    table = [
-        {
-            "shard": str(one.shard),
-            "outcome": one.outcome or "not ended",
-            "delivered": str(one.publish.delivered if one.publish else 0),
-        }
-        for one in shards
-    ]
-    return {**asdict(account), "dagster/row_count": account.delivered, "shards": _table(table)}
-
-
-def _publish_results(
-    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: Mapping[str, int]
-) -> list[dg.AssetCheckResult]:
-    """Return the check results of `published`."""
-    changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
-    drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows the differences"
-    results = {
-        "balanced": (published.account.imbalance() == 0, outcome.message),
-        "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
-        "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
-        "drift": (not changed and not gone, drift),
-        "contract": (not published.outlook.errors, "\n".join(published.outlook.notices)),
-    }
-    return [
-        dg.AssetCheckResult(
-            asset_key=key,
-            check_name=name,
-            passed=passed,
-            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
-            description=PUBLISH_CHECKS[name] if passed else replaced(problem),
-            metadata={"drift": changed, "vanished": gone} if name == "drift" else {},
-        )
-        for name, (passed, problem) in results.items()
-    ]
-
-
-def _waiting_rows(context: RunContext, mapping: FeedMapping) -> tuple[Mapping[str, int], Sequence[Mapping[str, str]]]:
-    """Return how many rows of a feed wait, by the value of `rows --state`, and a table of the first that differ.
-
-    Raises:
-        SyncError: the state DB does not answer.
-    """
-    queries, scope = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
-    counts = next((one.waiting for one in queries.status(destination=scope.destination, feed=scope.feed)), {})
-    differing: list[Mapping[str, str]] = []
-    if counts.get(Waiting.DRIFT):
-        drifted = queries.rows(scope, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
-        differing += [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
-    if counts.get(Waiting.VANISHED):
-        vanished = queries.rows(scope, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
-        differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
-    return counts, differing[:ROWS_SHOWN]
-
-
-def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
-    delivered: dict[str, Any] = orjson.loads(record.shown)
-    now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
-    changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
-    return {
-        "place": shown_place(record.origin),
-        "row key": record.row_key,
-        "event": str(record.event_id or ""),
-        "what": what.replace("_", " "),
-        "fields": ", ".join(changed),
-    }
-
-
-def _waiting_metadata(counts: Mapping[str, int], differing: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return how many rows of each kind wait for a person, with zeros, so that the plot shows when a list was emptied."""
-    shown: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": counts.get(name, 0) for name in WAITING}
-    return shown | ({"differs from what was delivered": _table(differing)} if differing else {})
-
-
-def _pace(rows: int, seconds: float) -> dict[str, float]:
-    return {"seconds": round(seconds, 3), "rows per second": round(rows / seconds, 1) if seconds else 0.0}
-
-
-def _table(rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue[Any]:
-    return dg.MetadataValue.table([dg.TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
-
-
-def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
-    return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
 
 
 def _identity(context: StepContext) -> RunIdentity:

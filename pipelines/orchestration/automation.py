@@ -6,7 +6,7 @@ A tick is skipped, not queued, while a run of the feed is at work; a scheduled r
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -24,13 +24,13 @@ from pipelines.clock import now
 from pipelines.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import (
-    HIDDEN_TAG_PREFIX,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
     WILL_RETRY_TAG,
     RunFailureReason,
 )
+from pipelines.orchestration.run_tags import at_work, feeds_of, records_of, tag_of
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -40,8 +40,6 @@ from state.queries import LedgerQueries, RunRecord
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-"""Statuses of a run at work. `NOT_STARTED` is missing: a process that died before its run began leaves it so for ever."""
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
 CONTINUED_AFTER_S = 300.0
@@ -83,53 +81,6 @@ def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> li
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )
     ]
-
-
-def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
-    """Return a reason to skip a tick if a run of the feed has not ended, else None; a backfill does not count."""
-    runs = [one.dagster_run for one in _records(instance, feed, AT_WORK)]
-    runs = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
-    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
-
-
-def feeds_at_work(instance: dg.DagsterInstance) -> tuple[frozenset[FeedName], frozenset[FeedName]]:
-    """Return the feeds with a run that has not ended, and those with a backfill, for which a scheduled run may have to wait."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=AT_WORK))
-    found = {(feed, run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL) for run in runs for feed in feeds_of(run)}
-    ours, backfilled = (frozenset(feed for feed, is_backfill in found if is_backfill is wanted) for wanted in (False, True))
-    return ours, backfilled
-
-
-def feed_tags(feeds: Sequence[str]) -> Mapping[str, str]:
-    """Return the tags of a run that name its feeds; if there are several, the UI hides them."""
-    if len(feeds) == 1:
-        return {names.FEED_TAG: feeds[0]}
-    return {_tag_of(feed): feed for feed in feeds}
-
-
-def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
-    """Return the feeds of a run."""
-    return [FeedName(feed) for tag, feed in run.tags.items() if tag in {names.FEED_TAG, _tag_of(feed)}]
-
-
-def tag_feeds(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tag a run of assets launched from their pages with its feeds: it has no job that names them."""
-    feeds = sorted({key.path[0] for key in run.asset_selection or () if key.path[-1] != "source"})
-    if feeds and not feeds_of(run):
-        instance.add_run_tags(run.run_id, feed_tags(feeds))
-
-
-def _tag_of(feed: str) -> str:
-    return f"{HIDDEN_TAG_PREFIX}feed.{feed[-58:]}"  # Dagster allows 63 characters after the slash
-
-
-def _records(
-    instance: dg.DagsterInstance, feed: FeedName, statuses: Sequence[dg.DagsterRunStatus] = (), limit: int | None = None
-) -> list[dg.RunRecord]:
-    """Return the runs of a feed, alone or with others, newest first; `limit`: at most so many of either kind."""
-    filters = [dg.RunsFilter(tags={tag: feed}, statuses=statuses) for tag in (names.FEED_TAG, _tag_of(feed))]
-    found = [record for one in filters for record in instance.get_run_records(one, limit=limit)]
-    return sorted(found, key=lambda record: record.storage_id, reverse=True)
 
 
 def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
@@ -228,7 +179,7 @@ def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunR
         tags={
             # Runs with the same feed in this tag exclude each other.
             names.FEED_TAG: f"{mapping.feed} shard {number} of {part.of}",
-            _tag_of(mapping.feed): mapping.feed,
+            tag_of(mapping.feed): mapping.feed,
             names.LAUNCHED_BY_TAG: run.launched_by,
         },
     )
@@ -236,7 +187,7 @@ def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunR
 
 def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
     """Return whether the feed's last run, not a backfill, was killed or failed after a transient error some minutes ago."""
-    record = next(iter(_records(instance, feed, limit=1)), None)
+    record = next(iter(records_of(instance, feed, limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return False
     tags, ended_s = record.dagster_run.tags, record.end_time or 0.0
@@ -351,7 +302,7 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
 
     None if the state DB has its outcome, if a retry follows, or if the run was interrupted, as by a restart.
     """
-    record = next(iter(_records(instance, feed, limit=1)), None)
+    record = next(iter(records_of(instance, feed, limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
     run, queries = record.dagster_run, LedgerQueries(notifier.engine)

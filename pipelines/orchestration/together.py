@@ -19,8 +19,8 @@ from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import SOURCE_RETRIES, as_failures, code_version, publish_feed, stage_feed
-from pipelines.orchestration.automation import feed_tags, feeds_at_work
 from pipelines.orchestration.dagster_private import plan_asset, switched_off, version_tags
+from pipelines.orchestration.run_tags import feed_tags, feeds_at_work
 from pipelines.run.context import SCHEDULE, OpenContext
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings

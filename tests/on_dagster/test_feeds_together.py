@@ -28,8 +28,8 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import PUBLISH_CHECKS
 from pipelines.orchestration.dagster_private import _repository
+from pipelines.orchestration.metadata import PUBLISH_CHECKS
 from pipelines.orchestration.together import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity

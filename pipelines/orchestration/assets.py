@@ -250,7 +250,7 @@ def _asset(  # noqa: PLR0913  # what Dagster's decorators take
         name=f"{spec.group_name}__{name}",
         ins=dict.fromkeys(before, dg.In(dg.Nothing)),
         outs=dict.fromkeys([name, *(check.name for check in checks)], dg.Out(dg.Nothing)),
-        required_resource_keys={"options"},
+        required_resource_keys=set() if execution_type is AssetExecutionType.OBSERVATION else {"options"},
         retry_policy=retry_policy,
         pool=pool,
     )

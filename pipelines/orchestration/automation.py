@@ -79,6 +79,7 @@ def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> li
             execution_timezone=schedule.timezone,
             execution_fn=tick,
             default_status=dg.DefaultScheduleStatus.RUNNING,
+            description="Runs the feed, unless its last run has not ended.",
         )
     ]
 

@@ -12,12 +12,16 @@ import asyncio
 import re
 import socket
 import ssl
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Self
 from urllib.request import getproxies, proxy_bypass
 
@@ -41,11 +45,17 @@ _KEPT_ALIVE_S = 4.0
 """How long idle connections are kept, below the five seconds of common servers, so that fewer requests meet a closing one."""
 _SENT_AT_ONCE = 1 << 19
 """Request bodies up to this size are written at once, larger ones streamed."""
+_WRITTEN_WITHIN_S = 15.0
+"""Seconds within which a request must begin to leave: a quarter of the time that a lease lives."""
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 _HEADERS_KNOWN = 256
 """How many converted headers are cached: most headers repeat from answer to answer."""
 Passage = Callable[[], AbstractAsyncContextManager[None]]
 """A context manager around each request and its answer. Entering may wait, or raise so that nothing is sent."""
+Clock = Callable[[], float]
+"""Returns seconds of a clock that goes on while the process or the machine is suspended."""
+_handed_over_at: ContextVar[float] = ContextVar("handed_over_at")
+"""When the request of the running task was handed over to be sent."""
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name; raises `OSError` if there are none."""
 
@@ -67,6 +77,14 @@ class Exchanged:
 
 
 Seen = Callable[[Exchanged], None]
+
+
+class _SuspendedError(Exception):
+    """Nothing of a request was written, because too much time had passed since it was handed over."""
+
+
+def _clock_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def check_base_url(text: str) -> httpx.URL:
@@ -224,7 +242,7 @@ def open_http(
     return ServiceHttp(url, SecretStr(key), timeouts, wire)
 
 
-def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve) -> httpx.AsyncBaseTransport:
+def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve, clock_s: Clock = _clock_s) -> httpx.AsyncBaseTransport:
     """Return a transport to `url`'s host with at most `in_flight` connections, through the environment's proxy if set.
 
     Certificates are verified as by httpx (`SSL_CERT_FILE` and `SSL_CERT_DIR` are used). It never retries or redirects, and
@@ -236,7 +254,7 @@ def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve) -> htt
         resolver = GuardedResolver(resolve, allows_private=True)
         return aiohttp.TCPConnector(limit=in_flight, ssl=tls, keepalive_timeout=_KEPT_ALIVE_S, resolver=resolver)
 
-    return AiohttpWire(connector, _proxy_for(url))
+    return AiohttpWire(connector, _proxy_for(url), clock_s)
 
 
 def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
@@ -254,17 +272,25 @@ def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
 class AiohttpWire(httpx.AsyncBaseTransport):
     """Sends each request once; raises `httpx.ConnectError` and its subclasses only if no connection was established.
 
+    If this process is suspended before a request leaves, nothing of it is written: another run may have the feed by then.
     `open_connector` is called once, inside the event loop. No error shows a request's headers, which hold the key.
     """
 
-    def __init__(self, open_connector: Callable[[], aiohttp.TCPConnector], proxy: httpx.Proxy | None = None) -> None:
-        def session() -> aiohttp.ClientSession:
-            return aiohttp.ClientSession(connector=open_connector(), cookie_jar=aiohttp.DummyCookieJar())
+    def __init__(
+        self, open_connector: Callable[[], aiohttp.TCPConnector], proxy: httpx.Proxy | None = None, clock_s: Clock = _clock_s
+    ) -> None:
+        hooks = aiohttp.TraceConfig()
+        hooks.on_request_chunk_sent.append(self._check_time)
 
+        def session() -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(connector=open_connector(), cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[hooks])
+
+        self._clock_s = clock_s
         self._wire = AiohttpTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxy=proxy, client=session)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send `request`; every failure is an `httpx.TransportError`."""
+        _handed_over_at.set(self._clock_s())
         if int(request.headers.get("content-length", "0")) <= _SENT_AT_ONCE:
             request.read()
         try:
@@ -275,6 +301,12 @@ class AiohttpWire(httpx.AsyncBaseTransport):
             response.stream = _Body(response.stream, request)
             return response
         raise raised
+
+    async def _check_time(self, _: object, request: SimpleNamespace, __: object) -> None:
+        """Raise if too much time has passed; aiohttp calls this right before it writes the headers with the start of the body."""
+        if not hasattr(request, "has_begun") and self._clock_s() - _handed_over_at.get() > _WRITTEN_WITHIN_S:
+            raise _SuspendedError
+        request.has_begun = True
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -311,6 +343,8 @@ def _origin(failure: Exception) -> BaseException:
 def _unreached(failure: Exception, request: httpx.Request) -> httpx.TransportError | None:  # noqa: PLR0911  # one arm a cause
     """Return the error of a request that certainly was not sent, None if it may have been."""
     match _origin(failure):
+        case aiohttp.ClientConnectionError(__cause__=_SuspendedError()):
+            return httpx.ConnectTimeout("this process was suspended before it was sent", request=request)
         case aiohttp.ClientHttpProxyError(status=status):
             return httpx.ProxyError(f"the proxy let nothing through: it answers {status}", request=request)
         case aiohttp.ClientProxyConnectionError() as origin:

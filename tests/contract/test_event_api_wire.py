@@ -9,6 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import partial
 
+import httpx
 import pytest
 from contract.raw_server import (
     CREATED,
@@ -29,8 +30,8 @@ from contract.raw_server import (
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
-from connectors.event_api.answers import AnswerKind, HttpAnswer
-from connectors.event_api.transport import LONGEST_BODY
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning
+from connectors.event_api.transport import LONGEST_BODY, direct_transport
 from mappings.delivery import Postponed, Receipt, Refusal, Uncertain, Verdict
 
 HUGE = b" " * (10 << 20) + DOCUMENT
@@ -218,6 +219,29 @@ def test_a_request_that_may_leave_no_more_is_not_written_and_the_next_one_is() -
     seen, answer = run(main)
     assert len(seen.requests) == 1
     assert isinstance(answer, HttpAnswer)
+
+
+def test_a_process_suspended_between_connecting_and_writing_writes_nothing() -> None:
+    async def main() -> tuple[Seen, object, object]:
+        now = [0.0]
+
+        async def resolve_while_suspended(_host: str, _port: int) -> list[str]:
+            now[0] += 60.0
+            return ["127.0.0.1"]
+
+        async with server(creates) as (url, seen):
+            named = url.replace("127.0.0.1", "localhost")
+            wire = direct_transport(httpx.URL(named), in_flight=1, resolve=resolve_while_suspended, clock_s=lambda: now[0])
+            async with opened(named, transport=wire) as http:
+                late, later = [await http.exchange(http.request("POST", http.url("/events"), content=b"{}")) for _ in range(2)]
+        return seen, late, later
+
+    seen, late, later = run(main)
+    assert isinstance(late, Meaning)
+    assert late.kind is AnswerKind.NOT_REACHED
+    assert "suspended" in late.answer.message
+    assert isinstance(later, HttpAnswer)
+    assert len(seen.requests) == 1
 
 
 def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:

@@ -186,10 +186,16 @@ def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunR
     )
 
 
+def _last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
+    """Return the feed's last run if it failed, else None."""
+    record = next(iter(records_of(instance, feed, limit=1)), None)
+    return record if record and record.dagster_run.status is dg.DagsterRunStatus.FAILURE else None
+
+
 def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
     """Return whether the feed's last run, not a backfill, was killed or failed after a transient error some minutes ago."""
-    record = next(iter(records_of(instance, feed, limit=1)), None)
-    if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+    record = _last_failure(instance, feed)
+    if record is None:
         return False
     tags, ended_s = record.dagster_run.tags, record.end_time or 0.0
     is_final = tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "false" or tags.get(names.LAUNCHED_BY_TAG) == BACKFILL
@@ -303,8 +309,8 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
 
     None if the state DB has its outcome, if a retry follows, or if the run was interrupted, as by a restart.
     """
-    record = next(iter(records_of(instance, feed, limit=1)), None)
-    if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+    record = _last_failure(instance, feed)
+    if record is None:
         return None
     run, queries = record.dagster_run, LedgerQueries(notifier.engine)
     if run.tags.get(RUN_FAILURE_REASON_TAG) == RunFailureReason.UNEXPECTED_TERMINATION.value:

@@ -156,10 +156,10 @@ def test_a_feed_that_the_webserver_lacks_keeps_no_other_from_being_launched(five
     lacking = FEEDS[1]
     with dagster_webserver("SUCCESS", lacking=f"sync_{lacking}") as webserver:
         said = five_feeds.command("run", "--all", "--json", "--jobs", "2", code=1, EVENTSYNC_DAGSTER_URL=webserver.url)
-    told = {one["feed"]: (one["run_id"] in webserver.followed, one["message"]) for one in said.document["runs"]}
-    assert list(told) == list(FEEDS)
-    assert [feed for feed in FEEDS if not told[feed][0]] == [lacking]
-    assert "refused to launch" in told[lacking][1]
+    reports = {one["feed"]: (one["run_id"] in webserver.followed, one["message"]) for one in said.document["runs"]}
+    assert list(reports) == list(FEEDS)
+    assert [feed for feed in FEEDS if not reports[feed][0]] == [lacking]
+    assert "refused to launch" in reports[lacking][1]
 
 
 def test_on_a_webserver_only_feeds_with_shards_can_be_published_by_several_workers(five_feeds: Desk) -> None:

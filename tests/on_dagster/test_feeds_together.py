@@ -155,7 +155,7 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
     assert halls.posts() == sent + 1
 
 
-def test_no_other_owner_is_told_of_a_feed_that_fails_when_it_is_tried_again_from_the_ui(halls: Desk) -> None:
+def test_a_re_execution_that_fails_notifies_the_owner_of_its_feed_alone(halls: Desk) -> None:
     (halls.folder / f"{AWAY}.csv").unlink()
     (request,) = tick(halls)
     first, step = run(halls, request), names.step_of(FeedName(AWAY))

@@ -96,7 +96,7 @@ def test_a_run_that_crashed_before_it_began_is_told_once_in_dagsters_words(told:
     assert told.heard() == [], "old news once the feed was run elsewhere"
 
 
-def test_a_run_with_an_option_that_cannot_be_used_is_told_with_the_reason(told: Told) -> None:
+def test_a_notification_names_the_option_that_cannot_be_used(told: Told) -> None:
     told.desk.run_configured({"resources": {"options": {"config": {"limit": -3}}}})
     told.tick()
     (message,) = told.hook.told

@@ -15,11 +15,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import aiohttp
 import httpx
 from pydantic import SecretStr
 
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.transport import direct_transport, open_http, resolve_by_system
+from connectors.event_api.transport import open_http
 from connectors.rate_limit import RateLimiter
 from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Receipt
@@ -60,8 +61,15 @@ async def plain_httpx(url: str, in_flight: int) -> AsyncIterator[Send]:
 
 
 @asynccontextmanager
-async def over_aiohttp(url: str, in_flight: int) -> AsyncIterator[Send]:
-    async with through_httpx(direct_transport(httpx.URL(url), in_flight=in_flight, resolve=resolve_by_system), url) as send:
+async def plain_aiohttp(url: str, in_flight: int) -> AsyncIterator[Send]:
+    connector = aiohttp.TCPConnector(limit=in_flight)
+    async with aiohttp.ClientSession(url, connector=connector, headers=HEADERS) as http:
+
+        async def send(number: int) -> None:
+            headers = {"idempotency-key": idempotency_key(number)}
+            async with http.post("/api/public/v1/events", data=BODY, headers=headers) as answer:
+                assert (await answer.json(content_type=None))["doc"]["id"]
+
         yield send
 
 
@@ -114,7 +122,7 @@ async def raw_streams(url: str, in_flight: int) -> AsyncIterator[Send]:
 CONTENDERS = {
     "raw streams": raw_streams,
     "eventsync": eventsync,
-    "httpx over aiohttp": over_aiohttp,
+    "aiohttp as it comes": plain_aiohttp,
     "httpx over pyreqwest": over_pyreqwest,
     "httpx as it comes": plain_httpx,
 }

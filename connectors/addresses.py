@@ -104,7 +104,7 @@ def refusal_of_host(host: str, *, allows_private: bool = True) -> str:
 
 def is_usual_port(port: int | None) -> bool:
     """Return whether a partner's link may use this port: 80, 443 or an unreserved one, but not that of a mail server."""
-    return port is None or port in {80, 443} or port >= _FIRST_FREE_PORT
+    return port is None or port in {80, 443} or _FIRST_FREE_PORT <= port < 1 << 16
 
 
 def _is_public(address: Address) -> bool:

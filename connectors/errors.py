@@ -6,6 +6,8 @@ SyncError
 ├── ConfigError
 │   ├── BaseUrlError              the configured address cannot be the service's
 │   ├── KeyFormatError            the configured key cannot be sent as a header
+│   ├── CertificateError          a certificate is not accepted, or those to trust cannot be read
+│   ├── ProxyAddressError         the environment names a proxy that cannot be used
 │   ├── NotTheServiceError        the answer does not have the service's format
 │   └── RedirectRefusedError      a redirect would send the API key elsewhere
 ├── TransientError
@@ -32,6 +34,14 @@ class BaseUrlError(ConfigError):
 
 class KeyFormatError(ConfigError):
     """The configured API key is empty or has characters that a header cannot contain. The error never shows the key."""
+
+
+class CertificateError(ConfigError):
+    """A server's certificate is not accepted, or the certificates to trust cannot be read."""
+
+
+class ProxyAddressError(ConfigError):
+    """The environment names a proxy that cannot be used. The error never shows its address, which may hold a password."""
 
 
 class NotTheServiceError(ConfigError):

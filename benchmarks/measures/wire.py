@@ -19,7 +19,7 @@ NOTE = (
     "The client alone: mapping, ledger and start-up are not in it. Of eventsync it has the pace, retries, the reading of "
     "the answer and the verdict, which the others do without."
 )
-CONTENDERS = ("raw streams", "eventsync", "httpx over aiohttp", "httpx over pyreqwest", "httpx as it comes")
+CONTENDERS = ("raw streams", "eventsync", "aiohttp as it comes", "httpx over pyreqwest", "httpx as it comes")
 
 
 def measure(room: Room) -> Iterator[Result]:

@@ -115,7 +115,9 @@ class AnswerKind(Enum):
     ANOTHER_HOST = auto()
     """A 4xx without the service's envelope before any recognised answer: most likely another host."""
     NOT_REACHED = auto()
-    """No connection, or a proxy did not pass the request on: certainly not carried out."""
+    """No byte was written, or a proxy did not pass the request on: certainly not carried out."""
+    UNTRUSTED = auto()
+    """The server's certificate is not accepted: not sent, and nothing else will be."""
     LOST = auto()
     """The request was sent and its answer did not arrive completely: it may have been carried out."""
     CLOSED = auto()

@@ -163,7 +163,12 @@ _UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST
 _UNSETTLED = frozenset(
     {AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE, AnswerKind.IN_PROGRESS}
 )
-_NEUTRAL = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.REDIRECTED, AnswerKind.ANOTHER_HOST, AnswerKind.REFUSED_BY_PROXY})
+_NEUTRAL = frozenset(
+    {
+        *(AnswerKind.RATE_LIMITED, AnswerKind.REDIRECTED, AnswerKind.ANOTHER_HOST, AnswerKind.REFUSED_BY_PROXY),
+        AnswerKind.UNTRUSTED,
+    }
+)
 """Results that the circuit breaker counts neither as failure nor as success."""
 _ACCESS = frozenset({AnswerKind.KEY_REFUSED, AnswerKind.SCOPE_MISSING, AnswerKind.NO_ACCESS})
 

@@ -17,11 +17,21 @@ from typing import Self
 import aiohttp
 import httpx
 from pydantic import AliasChoices, AliasPath, Field
+from yarl import URL
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api.answers import AnswerKind, Meaning, WireModel, in_short
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, WireModel, in_short
 from connectors.event_api.route import Route
-from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
+from connectors.event_api.transport import (
+    AiohttpWire,
+    GuardedResolver,
+    Request,
+    Resolve,
+    Wire,
+    WireError,
+    resolve_by_system,
+    trusted_certificates,
+)
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
@@ -106,6 +116,7 @@ _MAX_REDIRECTS = 3
 _HOST_PATIENCE = 3
 """After so many failed images in a row, no more images are requested from that server."""
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
 _RETRIES = RetryPolicy(attempts=3, budget_s=inf)
 
@@ -147,8 +158,7 @@ class ImageFetcher:
     """Fetches images without any secret. Async context manager.
 
     `timeout_s` limits one attempt including redirects. `allows_private` allows links into private networks, for tests and own
-    image servers, but never to a cloud's metadata service. `resolve` and `transport` replace the resolver and the network in
-    tests.
+    image servers, but never to a cloud's metadata service. `resolve` and `wire` replace the resolver and the network in tests.
     """
 
     def __init__(
@@ -159,7 +169,7 @@ class ImageFetcher:
         allows_private: bool = False,
         timeout_s: float = 20.0,
         resolve: Resolve = resolve_by_system,
-        transport: httpx.AsyncBaseTransport | None = None,
+        wire: Wire | None = None,
     ) -> None:
         self._allows_private = allows_private
         self._timeout_s = timeout_s
@@ -169,11 +179,10 @@ class ImageFetcher:
         self._failures: Counter[str] = Counter()
 
         def connector() -> aiohttp.TCPConnector:
-            tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
+            tls = trusted_certificates()  # here, as all certificates are read for it, and most runs fetch no image
             return aiohttp.TCPConnector(ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
-        wire = transport or AiohttpWire(connector)
-        self._http = httpx.AsyncClient(transport=wire, headers=_HEADERS, follow_redirects=False, trust_env=False)
+        self._wire = wire or AiohttpWire(connector, unpacks=False)
 
     async def __aenter__(self) -> Self:
         """Return the fetcher; connections are opened when images are fetched."""
@@ -181,7 +190,7 @@ class ImageFetcher:
 
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._wire.aclose()
 
     async def fetch_image(self, url: str, *, etag: str = "") -> Image | ImageUnchanged | ImageProblem:
         """Fetch and check one image; with `etag`, only if it has changed. Never raises because of an image."""
@@ -202,33 +211,32 @@ class ImageFetcher:
         self._failures[host] = self._failures[host] + 1 if is_down else 0
         return found
 
-    async def _fetch_in_time(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:  # noqa: PLR0911  # one arm a cause
+    async def _fetch_in_time(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:  # one arm a cause
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._follow(httpx.URL(url), etag)
         except _UnusableError as problem:
             return ImageProblem(str(problem))
-        except (TimeoutError, httpx.TimeoutException):
+        except TimeoutError:
             return ImageProblem(f"The image's server did not deliver it within {self._timeout_s:.0f} seconds.", is_passing=True)
-        except httpx.ConnectError as problem:
-            if refusal := self._resolver.refused.get(problem.request.url.host):
-                return ImageProblem(f"The image's address {refusal}.")
-            return ImageProblem(f"The image's server cannot be reached: {problem}.", is_passing=True)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+        except (httpx.InvalidURL, ValueError):
             return ImageProblem("The image's address is not a web address.")
-        except httpx.RequestError as problem:
-            return ImageProblem(f"The image could not be fetched: {problem}.", is_passing=True)
+        except WireError as problem:
+            has_left = problem.kind in {AnswerKind.LOST, AnswerKind.UNREADABLE}
+            what = "The image could not be fetched" if has_left else "The image's server cannot be reached"
+            return ImageProblem(f"{what}: {problem}.", is_passing=True)
 
     async def _follow(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem:
         is_secure = False
         for _ in range(_MAX_REDIRECTS + 1):
             self._check_address(url, is_secure=is_secure)
-            async with self._http.stream("GET", url, headers={"if-none-match": etag} if etag else {}) as response:
-                if response.status_code == 304 and etag:
-                    return ImageUnchanged()
-                if not response.has_redirect_location:
-                    return await self._read(response)
-                is_secure, url = url.scheme == "https", url.join(response.headers["location"])
+            headers = _HEADERS | ({"if-none-match": etag} if etag else {})
+            answer = await self._get(Request("GET", URL(str(url), encoded=True), headers), url.host)
+            if answer.status == 304 and etag:
+                return ImageUnchanged()
+            if answer.status not in _REDIRECTS or "location" not in answer.headers:
+                return self._read(answer)
+            is_secure, url = url.scheme == "https", url.join(answer.headers["location"])
         raise _UnusableError(f"The image's address redirects more than {_MAX_REDIRECTS} times: give the address where it ends.")
 
     def _check_address(self, url: httpx.URL, *, is_secure: bool) -> None:
@@ -244,22 +252,24 @@ class ImageFetcher:
             if is_there:
                 raise _UnusableError(f"The image's address {problem}.")
 
-    async def _read(self, response: httpx.Response) -> Image | ImageProblem:
-        if response.status_code != 200:
-            return ImageProblem(f"The image's server answers {response.status_code}.", response.status_code in _PASSING)
-        packing = response.headers.get("content-encoding", "identity")
+    async def _get(self, request: Request, host: str) -> HttpAnswer:
+        try:
+            return await self._wire.send(request, longest=_MAX_BYTES + 1)
+        except WireError:
+            if refusal := self._resolver.refused.get(host):
+                raise _UnusableError(f"The image's address {refusal}.") from None
+            raise
+
+    def _read(self, answer: HttpAnswer) -> Image | ImageProblem:
+        if answer.status != 200:
+            return ImageProblem(f"The image's server answers {answer.status}.", answer.status in _PASSING)
+        packing = answer.headers.get("content-encoding", "identity")
         if packing.strip().lower() not in {"", "identity"}:
             raise _UnusableError(f"The image's server compresses the image ({packing[:40]}), although we asked it not to.")
-        declared = response.headers.get("content-length", "")
-        size, content = int(declared) if declared.isdigit() else 0, bytearray()
-        if size <= _MAX_BYTES:
-            async for chunk in response.aiter_raw():
-                content += chunk
-                if len(content) > _MAX_BYTES:
-                    break
-        if max(size, len(content)) > _MAX_BYTES:
+        declared = answer.headers.get("content-length", "")
+        if len(answer.body) > _MAX_BYTES or (declared.isdigit() and int(declared) > _MAX_BYTES):
             raise _UnusableError(f"The image is larger than {_MAX_BYTES >> 20} MB.")
-        return _checked(bytes(content), response.headers.get("etag", ""))
+        return _checked(answer.body, answer.headers.get("etag", ""))
 
 
 def _checked(content: bytes, etag: str) -> Image:

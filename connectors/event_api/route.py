@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import httpx
-
 from connectors.errors import (
+    CertificateError,
     KeyRefusedError,
     NotTheServiceError,
     RedirectRefusedError,
@@ -17,7 +16,7 @@ from connectors.errors import (
     ServiceUnavailableError,
 )
 from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, in_short, interpret, rate_hint
-from connectors.event_api.transport import ServiceHttp
+from connectors.event_api.transport import Request, ServiceHttp
 from connectors.rate_limit import Permit, RateLimiter
 from connectors.retry import RetryPolicy, ask_until
 from mappings.delivery import Answer
@@ -129,6 +128,12 @@ class Route:
         match meaning.kind:
             case AnswerKind.ANOTHER_HOST:
                 return not_the_service(answer)
+            case AnswerKind.UNTRUSTED:
+                return CertificateError(
+                    answer.message,
+                    hint="check the host in EVENT_API_BASE_URL; if your organisation signs certificates itself, set "
+                    "SSL_CERT_FILE to its own; an expired one must be renewed by the service",
+                )
             case AnswerKind.KEY_REFUSED:
                 return KeyRefusedError(
                     f"the service refused the API key {self.http.key_tail}: {in_short(answer)}",
@@ -156,7 +161,7 @@ class Route:
             + (" and may use that channel" if where else ""),
         )
 
-    async def ask_once(self, request: httpx.Request, read: Read, may_leave: MayLeave) -> Meaning | None:
+    async def ask_once(self, request: Request, read: Read, may_leave: MayLeave) -> Meaning | None:
         """Send one request, and adapt the limiter to a rate limit stated in the answer. Return None if it was not sent."""
         answer = await self.http.exchange(request, may_leave, attempt_s=self.policy.attempt_s)
         if not isinstance(answer, HttpAnswer):
@@ -191,7 +196,7 @@ class Route:
         value: T = met.value
         return value
 
-    async def insist(self, request: Callable[[], httpx.Request], read: Read) -> Meaning:
+    async def insist(self, request: Callable[[], Request], read: Read) -> Meaning:
         """Repeat a request until an answer is conclusive or the policy is used up; return the last answer."""
         return await ask_until(
             lambda met: self.closed is not None or met.kind not in _UNSETTLED,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-import httpx
+import aiohttp
 from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET, intent
 from virtual_time import EPOCH
@@ -107,7 +107,7 @@ def unanswered(found: object) -> Meaning:
 
 
 def opened(url: str, *, silence_s: float = PATIENCE_S, **options: object) -> ServiceHttp:
-    timeouts = httpx.Timeout(PATIENCE_S, read=silence_s)
+    timeouts = aiohttp.ClientTimeout(sock_read=silence_s)
     return open_http(url, SecretStr(SECRET), timeouts=timeouts, **options)  # type: ignore[arg-type]
 
 
@@ -117,7 +117,7 @@ def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> E
 
 
 async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: float) -> object:
-    async with open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(PATIENCE_S, **timeouts)) as http:
+    async with open_http(url, SecretStr(SECRET), timeouts=aiohttp.ClientTimeout(**timeouts)) as http:
         request = http.request("POST", http.url("/events"), content=b"x" * 1_000_000)
         return await http.exchange(request, attempt_s=attempt_s)
 

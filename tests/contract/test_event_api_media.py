@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from unit.connectors_api.test_pictures import animated_gif, gif, jpeg, png, webp_extended
-from unit.connectors_api.wired import SECRET, Scripted, Service, ask, page, told
+from unit.connectors_api.wired import SECRET, HandlerWire, Scripted, Service, ask, page, told
 
 from connectors.addresses import is_public
 from connectors.errors import KeyRefusedError
@@ -212,8 +212,8 @@ def fetched_from(web: Callable[[httpx.Request], httpx.Response], *urls: str) -> 
         return web(request)
 
     async def main() -> list[Fetched]:
-        transport = httpx.MockTransport(answer)
-        async with ImageFetcher(sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
+        wire = HandlerWire(answer)
+        async with ImageFetcher(sleep=no_wait, random=lambda: 0.0, wire=wire) as fetcher:
             return [await fetcher.fetch_image(url) for url in urls]
 
     return asyncio.run(main()), asked

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET, Scripted, Service, answers_to, ask, intent, page, told
 
-from connectors.errors import BaseUrlError, KeyFormatError
+from connectors.errors import BaseUrlError, CertificateError, KeyFormatError, ProxyAddressError
 from connectors.event_api.answers import AnswerKind, HttpAnswer
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import check_base_url, open_http
@@ -129,7 +129,8 @@ def test_a_wrong_certificate_is_refused_and_said_so(
             return await asked_once(url), seen
 
     told, seen = run(main)
-    assert says in not_reached(told)
+    assert unanswered(told).kind is AnswerKind.UNTRUSTED
+    assert says in unanswered(told).answer.message
     assert not seen.requests
 
 
@@ -190,6 +191,35 @@ def test_a_proxy_that_is_not_there_means_not_reached(monkeypatch: pytest.MonkeyP
         return await asked_once("https://events.example.org")
 
     assert not_reached(run(main)).startswith("the proxy let nothing through: connect call failed")
+
+
+@pytest.mark.parametrize("address", ["socks5://proxysecretword@127.0.0.1:9", "http://proxysecretword:x", "ftp://127.0.0.1:9"])
+def test_a_proxy_that_cannot_be_used_is_named_by_its_variable(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", address)
+    with pytest.raises(ProxyAddressError) as raised:
+        open_http("https://events.example.org", SecretStr(SECRET))
+    assert "set HTTPS_PROXY" in raised.value.hint
+    assert "proxysecretword" not in f"{raised.value} {raised.value.hint}"
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"], ids=["missing", "not a certificate"])
+def test_certificates_that_cannot_be_read_are_named_by_their_variable(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if content is not None:
+        (tmp_path / "ca.pem").write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with pytest.raises(CertificateError) as raised:
+        open_http("https://events.example.org", SecretStr(SECRET))
+    assert "SSL_CERT_FILE" in raised.value.hint
+
+
+def test_a_certificate_that_is_not_accepted_stops_the_route_and_asks_for_a_person(tmp_path: Path) -> None:
+    tls = server_tls(tmp_path, LOOPBACK)
+    (verdict,), seen = delivered(creates, tls=tls)
+    assert isinstance(verdict, Postponed)
+    assert isinstance(verdict.cause, CertificateError)
+    assert not seen.requests
 
 
 def keys_of(seen: Seen) -> set[bytes]:

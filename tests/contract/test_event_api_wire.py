@@ -31,7 +31,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning
-from connectors.event_api.transport import LONGEST_BODY, direct_transport
+from connectors.event_api.transport import LONGEST_BODY, direct_wire
 from mappings.delivery import Postponed, Receipt, Refusal, Uncertain, Verdict
 
 HUGE = b" " * (10 << 20) + DOCUMENT
@@ -92,6 +92,8 @@ ODD = {
     "chunks with trailers": Odd(says(CHUNKED % (b"trailer: x-sum\r\n", len(DOCUMENT), DOCUMENT, b"x-sum: 1\r\n")), Receipt),
     "chunks with an extension": Odd(says((CHUNKED % (b"", 38, DOCUMENT, b"")).replace(b"\r\n{", b";a=b\r\n{")), Receipt),
     "folded words in the first line": Odd(says(CREATED.replace(b"201 Created", b"201")), Receipt),
+    "a reason phrase in Latin-1": Odd(says(CREATED.replace(b"Created", b"Cr\xe9\xe9")), Receipt),
+    "a header of 20 kilobytes": Odd(says(b"HTTP/1.1 201 X\r\nx-long: " + b"x" * 20_000 + b"\r\n" + BODY), Receipt),
     "no content type": Odd(says(CREATED.replace(b"content-type: application/json\r\n", b"")), Receipt),
     "204": Odd(says(b"HTTP/1.1 204 No Content\r\n\r\n"), Receipt, 2),
     "205": Odd(says(b"HTTP/1.1 205 Reset Content\r\ncontent-length: 0\r\n\r\n"), Receipt, 2),
@@ -129,6 +131,13 @@ def test_each_odd_server_leads_to_its_verdict_and_is_asked_the_same_again(odd: O
     assert len(set(seen.requests)) == 1
 
 
+def test_an_answer_that_cannot_be_read_is_said_to_be_so_and_not_an_outage() -> None:
+    (verdict,), seen = delivered(says(b"HTTP/1.1 201 X\r\nx-long: " + b"x" * (1 << 20) + b"\r\n" + BODY), attempts=2)
+    assert isinstance(verdict, Uncertain)
+    assert "its answer cannot be read: Got more than 65536 bytes" in verdict.answer.message
+    assert (verdict.copies, len(seen.requests)) == (2, 2)
+
+
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308, 399])
 def test_no_redirect_takes_the_key_elsewhere(status: int) -> None:
     answer = b"HTTP/1.1 %d X\r\nlocation: http://127.0.0.1:1/x?token=1#frag\r\ncontent-length: 0\r\n\r\n" % status
@@ -151,9 +160,9 @@ def test_words_that_a_terminal_would_obey_are_not_kept() -> None:
 @pytest.mark.parametrize(
     ("scheme", "limits", "reached"),
     [
-        ("http", {"read": 0.2}, AnswerKind.LOST),
+        ("http", {"sock_read": 0.2}, AnswerKind.LOST),
         ("http", {"attempt_s": 1.0}, AnswerKind.LOST),
-        ("https", {"connect": 0.2}, AnswerKind.NOT_REACHED),
+        ("https", {"sock_connect": 0.2}, AnswerKind.NOT_REACHED),
     ],
     ids=["no first byte", "a peer that never reads", "no TLS handshake"],
 )
@@ -231,8 +240,8 @@ def test_a_process_suspended_between_connecting_and_writing_writes_nothing() -> 
 
         async with server(creates) as (url, seen):
             named = url.replace("127.0.0.1", "localhost")
-            wire = direct_transport(httpx.URL(named), in_flight=1, resolve=resolve_while_suspended, clock_s=lambda: now[0])
-            async with opened(named, transport=wire) as http:
+            wire = direct_wire(httpx.URL(named), in_flight=1, resolve=resolve_while_suspended, clock_s=lambda: now[0])
+            async with opened(named, wire=wire) as http:
                 late, later = [await http.exchange(http.request("POST", http.url("/events"), content=b"{}")) for _ in range(2)]
         return seen, late, later
 

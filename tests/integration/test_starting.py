@@ -28,7 +28,7 @@ ELSEWHERE = {"dagster", "alembic", "opentelemetry", "gspread", "google.auth", "s
 ELSEWHERE |= {"psycopg", "sandbox"}
 """What most feeds never need."""
 SELDOM = {"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"}
-NETWORK = {"aiohttp", "httpx_aiohttp", "connectors.event_api.delivery"}
+NETWORK = {"aiohttp", "connectors.event_api.delivery"}
 BOOKS = {"sqlalchemy", "sqlmodel", "state.database"}
 NOT_NEEDED = {
     "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.run.context"},

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 from unit.connectors_api.test_pictures import png
-from unit.connectors_api.wired import api_over
+from unit.connectors_api.wired import HandlerWire, api_over
 from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now
 
@@ -31,7 +31,7 @@ def covers_from(memory: MediaMemory) -> CoverImages:
             return httpx.Response(404)
         return httpx.Response(200, stream=httpx.ByteStream(png(40, 1 + int(request.url.path[1:]))))
 
-    fetcher = ImageFetcher(sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
+    fetcher = ImageFetcher(sleep=asyncio.sleep, random=lambda: 0.0, wire=HandlerWire(pictures))
     return CoverImages(fetcher, memory, "tests", now)
 
 

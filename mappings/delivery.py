@@ -82,23 +82,28 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class _Undelivered:
-    """The fields that all other verdicts share."""
+    """The fields that all other verdicts share. `is_limited`: an attempt of this call was answered 429."""
 
     answer: Answer
     attempts: int = 1
     copies: int = 0
+    is_limited: bool = False
 
 
 class Unconfirmed(_Undelivered):
-    """The service says that the key was used, and our records have an unanswered attempt with this body: probably delivered."""
+    """The event exists, and its id is unknown.
+
+    The service says that the key was used, and our records have an unanswered attempt with this body; or it created the event
+    and did not say under which id.
+    """
 
 
 class Refusal(_Undelivered):
-    """Definitively refused with a 4xx: nothing was created."""
+    """The last attempt was definitively refused with a 4xx. An attempt before it may have created the event."""
 
 
 class Superseded(_Undelivered):
-    """The answer was an earlier refusal stored under the key: send the row with the next revision of its key."""
+    """The answer was an earlier refusal or denial stored under the key."""
 
 
 class Conflict(_Undelivered):
@@ -112,31 +117,19 @@ class Uncertain(_Undelivered):
     copies: int = 1
 
 
-@dataclass(frozen=True, slots=True)
 class Blocked(_Undelivered):
-    """The key has no access to the channel (403 forbidden, 404).
-
-    `is_unanswered`: an earlier attempt of this call may have been carried out. `is_limited`: an earlier attempt of this call
-    was answered 429.
-    """
-
-    is_limited: bool = False
-    is_unanswered: bool = False
+    """The key has no access to the channel (403 forbidden, 404)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """The whole route stopped because of `cause`; the row stays pending.
-
-    This call certainly created no event, unless `is_unanswered`; most probably none if `is_limited` (an answer 429 came).
-    """
+    """The whole route stopped because of `cause`; the row stays pending."""
 
     answer: Answer
     cause: SyncError
     attempts: int = 1
     copies: int = 0
     is_limited: bool = False
-    is_unanswered: bool = False
 
 
 Verdict = Receipt | Unconfirmed | Refusal | Superseded | Blocked | Uncertain | Conflict | Postponed

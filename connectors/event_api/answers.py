@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 from typing import Annotated, Any, NamedTuple, Self
@@ -53,9 +53,9 @@ Words = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, 
 
 
 class _Created(WireModel):
-    """`{ doc: { id, title } }` of a create call. The id must be positive and fit into 64 bits."""
+    """`{ doc: { id, title } }` of a create call."""
 
-    id: int = Field(validation_alias=AliasPath("doc", "id"), ge=1, lt=2**63)
+    doc: dict[str, Any]
 
 
 class _Refusal(WireModel):
@@ -68,10 +68,34 @@ class _Refusal(WireModel):
     issue: Words = Field("", validation_alias=AliasPath("error", "details", "issue"))
 
 
-def created_id(body: bytes) -> int | None:
-    """Return `doc.id` of a create answer, None if the body has no such integer."""
+class Created(NamedTuple):
+    """A created event. `id`: None if the answer does not say it, for the reason in `problem`; `title`: "" if it has none."""
+
+    id: int | None
+    title: str
+    problem: str = ""
+
+
+_JSON_TYPES = {str: "a text", bool: "true or false", float: "a fraction", dict: "an object", list: "a list"}
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+def read_created(body: bytes) -> Created | None:
+    """Return the event of a create answer, None if the body has no object `doc`.
+
+    An id must be positive and fit into 64 bits; a text of digits is one too.
+    """
     created = _Created.read(body)
-    return None if created is None else created.id
+    if created is None:
+        return None
+    found, title = created.doc.get("id"), created.doc.get("title")
+    if isinstance(found, str) and _DIGITS.fullmatch(found):
+        found = int(found)
+    shown = title if isinstance(title, str) else ""
+    if type(found) is int and 1 <= found < 2**63:
+        return Created(found, shown)
+    what = "missing" if found is None else _JSON_TYPES.get(type(found), "out of range")
+    return Created(None, shown, f"the event was created, but `doc.id` of the answer is {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +111,9 @@ class AnswerKind(Enum):
     """The result of one request."""
 
     READ = auto()
-    """2xx with the requested document in `value`; for a creation, the event's id."""
+    """2xx with the requested document in `value`; for a creation, the event with its id."""
+    WITHOUT_ID = auto()
+    """2xx for a creation whose document has no usable id: the event exists."""
     REFUSED = auto()
     """A definitive 4xx in the service's envelope: nothing was created."""
     NO_ACCESS = auto()
@@ -140,7 +166,7 @@ class Meaning:
     cause: SyncError | None = None
 
 
-def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = created_id) -> Meaning:
+def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = read_created) -> Meaning:
     """Interpret one answer. `read` converts a 2xx body to a value, None if it is not the requested document. `now` is aware.
     Never raises.
     """
@@ -148,8 +174,10 @@ def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = cr
         value = read(http.body)
         if value is None:
             return Meaning(AnswerKind.UNREADABLE, _foreign_answer(http))
-        request_id = _cut(http.headers.get("x-request-id", ""))
-        return Meaning(AnswerKind.READ, Answer(status=http.status, request_id=request_id), value=value)
+        answer = Answer(status=http.status, request_id=_cut(http.headers.get("x-request-id", "")))
+        if isinstance(value, Created) and value.id is None:
+            return Meaning(AnswerKind.WITHOUT_ID, replace(answer, message=value.problem), value=value)
+        return Meaning(AnswerKind.READ, answer, value=value)
     refusal = _Refusal.read(http.body)
     if refusal is None:
         answer = _foreign_answer(http)

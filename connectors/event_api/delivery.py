@@ -11,6 +11,7 @@ row's key, which shows that the service works. A 429 is neither. Each worker has
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from functools import partial
 
 from connectors.errors import OutageError
 from connectors.event_api import lists
-from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, created_id, in_short, interpret
+from connectors.event_api.answers import AnswerKind, Created, HttpAnswer, Meaning, in_short, interpret, read_created
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Uploader
 from connectors.event_api.openapi import NoPage, PageBody, fetch_page
@@ -160,6 +161,7 @@ _LONG_AGO_S = 3600.0
 """After this time, in seconds, no request of an earlier run is in flight; its last request may have left after its claim."""
 _UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.UNREADABLE, AnswerKind.REDIRECTED})
 """Results after which the event may have been created."""
+_CREATED = frozenset({AnswerKind.READ, AnswerKind.WITHOUT_ID})
 _UNSETTLED = frozenset(
     {AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE, AnswerKind.IN_PROGRESS}
 )
@@ -180,6 +182,7 @@ class DeliveryState:
     intent: Intent
     policy: RetryPolicy
     started: float
+    title: str = ""
     attempts: int = 0
     copies: int = 0
     """How many attempts of this call may have created an event."""
@@ -196,6 +199,8 @@ class DeliveryState:
     used_key_answers: int = 0
     in_progress_answers: int = 0
     same_failures: int = 0
+    doubted_id: int | None = None
+    """The event id of an answer that seemed to be another row's."""
     spent_s: float = 0.0
     """Time counted against the budget: at the service and between attempts, without waits for rate limiter and circuit breaker.
     """
@@ -233,7 +238,7 @@ class DeliveryState:
         self.last = meaning
         self.used_key_answers += meaning.kind is AnswerKind.KEY_USED
         self.in_progress_answers += meaning.kind is AnswerKind.IN_PROGRESS
-        if meaning.kind is AnswerKind.READ or meaning.kind in _UNANSWERED:
+        if meaning.kind in _CREATED or meaning.kind in _UNANSWERED:
             self.copies += 1
             self.is_recorded = False
         if meaning.kind in _UNANSWERED:
@@ -298,7 +303,18 @@ _REMEMBERED = 4096
 _TOO_LATE = Answer(
     status=0, code="key_memory", message="not sent again: by now the service may have forgotten the key of an unanswered attempt"
 )
+
+
+def _mixed_up(meaning: Meaning, why: str) -> Meaning:
+    """Return an answer that belongs to another row as one that cannot be used."""
+    return Meaning(AnswerKind.UNREADABLE, replace(meaning.answer, message=why))
+
+
 _STORED_FAILURE = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
+
+
+def _title_of(body: bytes) -> str:
+    return str(json.loads(body).get("title", ""))
 
 
 async def _not_recorded(_intent: Intent) -> None:
@@ -327,6 +343,10 @@ class EventApi:
         self._barred: dict[int, Postponed] = {}
         self._keys_of_events: dict[int, IdempotencyKey] = {}
         self._keys_of_failures: dict[str, IdempotencyKey] = {}
+        self._keys_of_denials: dict[str, IdempotencyKey] = {}
+        self._titles: dict[str, None] = {}
+        self.surprises: dict[str, None] = {}
+        """What answers had that the specification does not know, as sentences."""
         self.uploader = Uploader(self._events.sibling("POST /media"))
 
     @property
@@ -343,7 +363,10 @@ class EventApi:
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
             return replace(barred, attempts=0)
-        state = DeliveryState(intent, self._events.policy, started=self._clock())
+        state = DeliveryState(intent, self._events.policy, started=self._clock(), title=_title_of(intent.body))
+        self._titles[state.title] = None
+        if len(self._titles) > _REMEMBERED:
+            del self._titles[next(iter(self._titles))]
         last_failure = ""
         try:
             met = await self._attempt(state)
@@ -442,61 +465,76 @@ class EventApi:
     def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
         """Reinterpret doubtful answers.
 
-        A stored denial of access becomes a refusal of this row alone. An event id that another row was given recently is a copy
-        of that row's answer, so it becomes unreadable.
+        A stored denial of access becomes a refusal of this row alone. An answer with the title of another row, or with an event
+        id that another row was given recently, is that row's, so it becomes unreadable.
         """
-        if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
-            return replace(meaning, kind=AnswerKind.REFUSED)
+        if meaning.kind in _ACCESS:
+            request_id, key = meaning.answer.request_id, state.intent.key
+            is_own = not request_id or self._keys_of_denials.setdefault(request_id, key) == key
+            is_stored = is_own and state.is_stored_denial(meaning.answer)
+            return replace(meaning, kind=AnswerKind.REFUSED) if is_stored else meaning
         if meaning.kind is not AnswerKind.READ:
             return meaning
-        if self._keys_of_events.setdefault(meaning.value, state.intent.key) != state.intent.key:
-            said = f"the service gave event {meaning.value} to another row a moment ago"
-            return Meaning(AnswerKind.UNREADABLE, replace(meaning.answer, message=said))
+        created: Created = meaning.value
+        if created.id is None:
+            return meaning
+        if created.title != state.title and created.title in self._titles and state.doubted_id != created.id:
+            state.doubted_id = created.id
+            self._http.renew()
+            return _mixed_up(meaning, f"the service answered with the title of another row: {created.title[:80]}")
+        if self._keys_of_events.setdefault(created.id, state.intent.key) != state.intent.key:
+            return _mixed_up(meaning, f"the service gave event {created.id} to another row a moment ago")
         if len(self._keys_of_events) > _REMEMBERED:
             del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
 
     def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
-        answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
+        answer, facts = met.answer, (state.attempts, state.copies, state.is_limited)
         match met.kind:
             case AnswerKind.READ:
-                return Receipt(met.value, answer, *counts)
+                return Receipt(met.value.id, answer, state.attempts, state.copies)
+            case AnswerKind.WITHOUT_ID:
+                self.surprises[f"the service's answers have changed: {answer.message}"] = None
+                return Unconfirmed(answer, *facts)
             case AnswerKind.REFUSED:
                 is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
-                return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *counts)
+                return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *facts)
             case AnswerKind.REFUSED_BY_PROXY:
-                return Refusal(answer, *counts)
+                return Refusal(answer, *facts)
             case AnswerKind.NO_ACCESS:
-                return Blocked(answer, *counts, *flags)
+                return Blocked(answer, *facts)
             case AnswerKind.SCOPE_MISSING:
                 missing = self._events.scope_missing(answer, state.intent.channel_id)
                 self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
-                return Postponed(answer, missing, *counts, *flags)
+                return Postponed(answer, missing, *facts)
             case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
-                # Explain a 409 by our own records; where nothing of ours explains it, a person decides.
-                is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
-                if not state.may_exist:
-                    return (Superseded if was_refused and is_bare else Conflict)(answer, *counts)
-                if not is_bare or not state.is_used_up(self._clock()):
-                    return Uncertain(answer, *counts)
-                # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
-                return (Conflict if was_refused else Unconfirmed)(answer, *counts)
+                return self._explained(state, met)(answer, *facts)
             case AnswerKind.CLOSED:
                 cause = met.cause or unavailable(answer, state.attempts)
-                return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
+                return Postponed(state.last.answer if state.last else answer, cause, *facts)
             case AnswerKind.TOO_LATE:
-                return Uncertain(answer, *counts)
+                return Uncertain(answer, *facts)
             case _ if self._events.closed is None and state.has_left:
                 message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
-                return Uncertain(replace(answer, message=message), *counts)
+                return Uncertain(replace(answer, message=message), *facts)
             case _:
                 cause = self._events.closed or self.circuit.cause or unavailable(answer, state.attempts)
-                return Postponed(answer, cause, *counts, *flags)
+                return Postponed(answer, cause, *facts)
+
+    def _explained(self, state: DeliveryState, met: Meaning) -> type[Superseded | Conflict | Uncertain | Unconfirmed]:
+        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
+        is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
+        if not state.may_exist:
+            return Superseded if was_refused and is_bare else Conflict
+        if not is_bare or not state.is_used_up(self._clock()):
+            return Uncertain
+        # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
+        return Conflict if was_refused else Unconfirmed
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         headers = {"content-type": "application/json", "idempotency-key": intent.key}
         request = self._http.request("POST", self._events_url, content=intent.body, headers=headers)
-        meaning = await self._events.ask_once(request, created_id, may_leave)
+        meaning = await self._events.ask_once(request, read_created, may_leave)
         if meaning is not None and meaning.kind is AnswerKind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
             with suppress(SyncError):  # ask for something harmless: a proxy may refuse this row, another host would refuse all
                 await self.classifications()

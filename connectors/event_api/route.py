@@ -171,7 +171,7 @@ class Route:
         if hint is not None:
             self.limiter.stated(*hint)
         meaning = interpret(answer, now, read)
-        if meaning.kind is AnswerKind.READ or meaning.answer.code:
+        if meaning.kind in {AnswerKind.READ, AnswerKind.WITHOUT_ID} or meaning.answer.code:
             self.http.is_recognised = True
         return meaning if meaning.kind is not AnswerKind.FOREIGN else self.place(meaning)
 

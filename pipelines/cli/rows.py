@@ -334,6 +334,8 @@ def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
         problem = f"its event was moved to {record.candidate or 'another key'}"
     elif record.answer and (record.state is not EntryState.DELIVERED or record.decision is not None):
         problem = in_short(record.answer) or problem
+        if record.state is EntryState.UNCERTAIN and record.is_refused:
+            problem += "; an earlier attempt may have created the event"
     return problem, hint
 
 

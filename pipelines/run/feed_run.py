@@ -306,7 +306,7 @@ class FeedRun:
             )
             preflight, is_traced = Preflight(context.notes, mapping), context.telemetry.seen is not None
             published = publish(drain, partial(context.api, mapping), open_covers, preflight, is_traced=is_traced)
-            self._warn(published.outlook.notices)
+            self._warn([*published.outlook.notices, *published.surprises])
             if self.shard.number:  # what waits in the whole feed is said once, at the end of the run
                 outcome = outcome_of_publish(replace(published, standing=NOTHING), mapping)
             else:

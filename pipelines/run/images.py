@@ -174,11 +174,11 @@ class CoverImages:
 def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked | Superseded]:
     """Return whether the service refused a row for its cover image: by the answer's field, or by the words of its message.
 
-    A denial after an attempt that may have succeeded proves nothing.
+    After an attempt that may have created the event it proves nothing.
     """
-    if isinstance(verdict, Blocked) and (verdict.is_unanswered or not verdict.answer.field):
+    if not isinstance(verdict, Refusal | Blocked | Superseded) or not verdict.attempts or verdict.copies:
         return False
-    if not isinstance(verdict, Refusal | Blocked | Superseded) or not verdict.attempts:
+    if isinstance(verdict, Blocked) and not verdict.answer.field:
         return False
     answer = verdict.answer
     words = words_of(answer.issue, answer.message)

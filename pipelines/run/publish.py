@@ -222,6 +222,7 @@ class Drain:
     outlook: Outlook = CLEAR
     pace: RateReport | None = None
     cover_problems: list[CoverProblem] = field(default_factory=list)
+    surprises: tuple[str, ...] = ()
     _api: EventApi | None = None
     _preflight: asyncio.Task[Outlook] | None = None
     _answered: list[Settled] = field(default_factory=list)
@@ -276,7 +277,7 @@ class Drain:
                     outbox.note_stop("")
                 self.cause = cause or systemic.scope_cause
             finally:
-                self.pace = api.limiter.report
+                self.pace, self.surprises = api.limiter.report, tuple(api.surprises)
                 await covers.close()
 
     @asynccontextmanager
@@ -450,7 +451,7 @@ def _logged(deliver: Deliver, *, is_traced: bool) -> Deliver:
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """A finished drain. `cause`: the error that ended it early, if any; `standing`: what waits for a person; `pace`: figures of
-    the sending speed.
+    the sending speed; `surprises`: sentences about answers that the specification does not know.
     """
 
     account: PublishAccount
@@ -461,6 +462,7 @@ class PublishReport:
     outlook: Outlook = CLEAR
     pace: Mapping[str, float] = field(default_factory=dict)
     written_back: WrittenBack = field(default_factory=WrittenBack)
+    surprises: tuple[str, ...] = ()
 
 
 def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight: Preflight, *, is_traced: bool) -> PublishReport:
@@ -477,7 +479,9 @@ def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight:
     settled = account.new + account.carried_over - account.pending
     pace = pace_numbers(drain.pace, settled, duration_s) if drain.pace else {}
     standing = drain.outbox.standing()
-    return PublishReport(account, drain.cause, duration_s, tuple(drain.cover_problems), standing, drain.outlook, pace)
+    return PublishReport(
+        *(account, drain.cause, duration_s, tuple(drain.cover_problems), standing, drain.outlook, pace), surprises=drain.surprises
+    )
 
 
 def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:

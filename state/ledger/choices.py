@@ -114,6 +114,7 @@ _RISK_OF_FORGOTTEN_KEY = (
     " and has since forgotten the key, there will be two"
 )
 _RISK_OF_NEXT_KEY = "; if {}, it is sent under the next key: if the event exists then, there will be two as well"
+_RISK_AFTER_REFUSAL = "; if it is refused again, the row's next edit is sent: if the event exists then, there will be two as well"
 _RISK_AFTER_DENIAL = (
     "the service denied access when it was sent; an earlier attempt may have created the event. It is sent under the same key;"
     " if access is denied again, under the next one: if its event exists, created before this ledger was"
@@ -202,13 +203,19 @@ def _resend(record: RowRecord) -> Change | NoChange:
         case EntryState.SUPERSEDED:
             raise _taken_over(record)
         case _:
-            has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            risk = _RISK_OF_FORGOTTEN_KEY
-            if has_failed:
-                risk += _RISK_OF_NEXT_KEY.format("the service only repeats the stored failure")
-            if record.is_denied:
-                risk += _RISK_OF_NEXT_KEY.format("access is denied again")
-            return Change(EntryState.PENDING, Decision.RESEND, risk=risk)
+            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_resending(record))
+
+
+def _risk_of_resending(record: RowRecord) -> str:
+    """Return what may go wrong if a row goes out again of which an earlier attempt may have created the event."""
+    risk = _RISK_OF_FORGOTTEN_KEY
+    if record.is_refused:
+        risk += _RISK_AFTER_REFUSAL
+    if record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        risk += _RISK_OF_NEXT_KEY.format("the service only repeats the stored failure")
+    if record.is_denied:
+        risk += _RISK_OF_NEXT_KEY.format("access is denied again")
+    return risk
 
 
 def waits_for_access(record: RowRecord) -> bool:

@@ -1,28 +1,31 @@
 """The outbox: hands out owed entries, oldest first, and records each answer durably before its slot takes the next row.
 
-The effect of a verdict on its entry, a pure function over a closed union:
+The effect of a verdict on its entry, a pure function over a closed union. An answer is certain about one attempt, not about the
+key: while an attempt under the key **may have created** the event (in this call or an earlier one; a 429 does not count), the
+mark of an unanswered attempt stays, and the key changes only by a person's `resend`.
 
-| verdict     | state                 | the mark of an unanswered attempt                                    |
-|-------------|-----------------------|----------------------------------------------------------------------|
-| Receipt     | delivered             | cleared                                                              |
-| Unconfirmed | delivered_unconfirmed | cleared                                                              |
-| Refusal     | refused               | cleared                                                              |
-| Superseded  | pending, next key     | cleared: nothing was created under the old key, or it is a conflict  |
-| Blocked     | blocked               | as before, or set: where access is checked before the key, 403 proves nothing |
-| Uncertain   | uncertain             | kept                                                                 |
-| Conflict    | conflict              | as before                                                            |
-| Postponed   | pending               | as before, or set by this call                                       |
+| verdict     | nothing was created                       | an attempt may have created the event             |
+|-------------|-------------------------------------------|---------------------------------------------------|
+| Receipt     | delivered                                 | delivered                                         |
+| Unconfirmed | delivered_unconfirmed                     | delivered_unconfirmed                             |
+| Refusal     | refused; after a `retry`, the next key    | uncertain; after a `resend`, refused              |
+| Superseded  | pending, next key; conflict without record | blocked or uncertain: the same request again     |
+| Blocked     | blocked                                   | blocked                                           |
+| Uncertain   | uncertain                                 | uncertain                                         |
+| Conflict    | conflict                                  | conflict                                          |
+| Postponed   | pending                                   | pending                                           |
 
 A person's `retry` uses the same key first. If it is definitively refused again, that may be the stored answer with another
-request id. Nothing was created under the key in either case, so the next key is due, once for each retry.
+request id: the next key is due, once for each retry.
 
 An answer 429 does not show that nothing was created: an entry whose unanswered attempts were all answered 429 keeps the mark,
-with `is_limited`.
+with `is_limited`. It keeps its key too; its body may change after a definitive refusal.
 
-Denied access (401, 403, 404) is not such a refusal. The service may check access before the key, so it does not show what was
-created under the key before this ledger began. The same answer with the same request id is the stored one: access may long be
-back, and the old key would never show it. Without that proof, using the next key is a person's risk, by `resend`. A failure
-(5xx) repeated with its request id after a `resend` shows that the key is used up: the next one is due, once for each resend.
+Denied access (401, 403, 404) is no refusal: the service may check access before the key, so it does not show what was created
+under the key before this ledger began. The same answer with the same request id is the stored one, where request ids differ
+from row to row: access may long be back, and the old key would never show it. Without that proof, using the next key is a
+person's risk, by `resend`. A failure (5xx) repeated with its request id after a `resend` shows that the key is used up: the next
+one is due, once for each resend.
 """
 
 from __future__ import annotations
@@ -41,7 +44,6 @@ from mappings.delivery import (
     DENYING,
     Answer,
     Blocked,
-    Conflict,
     Denial,
     Intent,
     Postponed,
@@ -107,11 +109,6 @@ class Claim(NamedTuple):
         is_retry = self.decision == Decision.RETRY and self.unanswered_at is None
         return Denial(self.denied_request_id, is_resent=is_retry or self.decision == Decision.RESEND)
 
-    def is_turned_away_again(self, answer: Answer) -> bool:
-        """Return whether this is the same answer that refused or denied the entry before: it is stored under the key."""
-        is_refused_again = bool(answer.request_id) and answer.request_id == self.refused_request_id
-        return is_refused_again or (self.denial is not None and self.denial.is_repeated_by(answer))
-
     def is_failed_again(self, answer: Answer) -> bool:
         """Return whether this is the same failure after which a person resent the row: no attempt had another result."""
         if self.answer is None or self.decision != Decision.RESEND or not answer.request_id:
@@ -139,49 +136,42 @@ class Effect:
 _NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
 
 
-def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: PLR0911 # one arm for each member of the union
-    """Return the effect of a verdict on the claimed entry."""
+def effect_of(verdict: Verdict, claim: Claim, *, are_denials_own: bool = True) -> Effect:  # noqa: PLR0911 # one arm for each member
+    """Return the effect of a verdict on the claimed entry. `are_denials_own`: request ids of denials differ from row to row."""
     become = partial(Effect, refused_request_id=claim.refused_request_id, denied_request_id=claim.denied_request_id)
-    is_retry = claim.decision == Decision.RETRY
-    is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
+    if isinstance(verdict, Receipt):
+        return become(EntryState.DELIVERED, event_id=verdict.event_id)
+    if isinstance(verdict, Unconfirmed):
+        return become(EntryState.DELIVERED_UNCONFIRMED)
+    # After a person's `resend` earlier attempts are at that person's risk, once the answer is a definitive refusal.
+    is_risked = claim.decision == Decision.RESEND and isinstance(verdict, Refusal)
+    may_exist = verdict.copies > 0 or (claim.was_unanswered and not claim.is_limited and not is_risked)
+    is_limited = not may_exist and (verdict.is_limited or claim.is_limited)
+    become = partial(become, keeps_unanswered=may_exist or is_limited, is_limited=is_limited)
+    is_refused, is_clear = bool(claim.refused_request_id), not (may_exist or is_limited)
+    is_denied, answered_as = verdict.attempts > 0 and verdict.answer.status in DENYING, refused_as(verdict.answer)
+    refused = become(EntryState.UNCERTAIN if may_exist else EntryState.REFUSED)
     match verdict:
-        case Receipt(event_id=event_id):
-            return become(EntryState.DELIVERED, event_id=event_id)
-        case Unconfirmed():
-            return become(EntryState.DELIVERED_UNCONFIRMED)
         case Refusal() if not verdict.attempts:  # refused without a request, it leaves no trace at the service
-            return become(EntryState.REFUSED)
-        case Refusal() if is_retry and is_refused:  # a person decided, and no attempt is unanswered
-            return _NEXT_KEY
+            return refused
         case Refusal():
-            return replace(become(EntryState.REFUSED), refused_request_id=refused_as(verdict.answer))
+            is_retried = claim.decision == Decision.RETRY and is_refused and is_clear
+            return _NEXT_KEY if is_retried else replace(refused, refused_request_id=answered_as)
         case Blocked() | Postponed():
-            return _turn_away(verdict, claim, become(EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING))
-        case Uncertain() if verdict.attempts and claim.is_failed_again(verdict.answer):
-            return _NEXT_KEY
+            effect = become(EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING)
+            return replace(effect, denied_request_id=answered_as) if is_denied else effect
         case Uncertain():
-            return become(EntryState.UNCERTAIN, keeps_unanswered=True)
-        case Superseded():
-            # The next revision of the key, once: only where our own record shows what holds the present one. That is the stored
-            # answer itself, repeated with its own request id; or another 4xx after a refusal, unless it may mean an attempt with
-            # the corrected body that was never answered; or a denial, of which a person takes the risk.
-            is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
-            if is_refused or is_resent or claim.is_turned_away_again(verdict.answer):
-                return _NEXT_KEY
-        case Conflict():
-            pass
-    return become(EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered, is_limited=claim.is_limited)
-
-
-def _turn_away(verdict: Blocked | Postponed, claim: Claim, effect: Effect) -> Effect:
-    """Return the effect with the denial recorded, to recognise it again; a row that was postponed without a request was not
-    denied.
-    """
-    is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.is_limited)
-    is_limited = not is_unanswered and (verdict.is_limited or claim.is_limited)
-    effect = replace(effect, keeps_unanswered=is_unanswered or is_limited, is_limited=is_limited)
-    is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
-    return replace(effect, denied_request_id=refused_as(verdict.answer)) if is_denied else effect
+            is_stored = verdict.attempts and claim.is_failed_again(verdict.answer)
+            return _NEXT_KEY if is_stored else replace(become(EntryState.UNCERTAIN), keeps_unanswered=True, is_limited=False)
+        case Superseded() if is_denied and claim.denial is not None:
+            is_stored = are_denials_own and claim.denial.is_repeated_by(verdict.answer)
+            is_proven = claim.denial.is_resent or (is_clear and is_stored)
+            return _NEXT_KEY if is_proven else replace(become(EntryState.BLOCKED), denied_request_id=answered_as)
+        case Superseded() if is_refused and is_clear:  # only the refusal can hold the key
+            return _NEXT_KEY
+        case Superseded() if is_refused and answered_as == claim.refused_request_id:
+            return refused
+    return become(EntryState.CONFLICT)
 
 
 def refused_as(answer: Answer) -> str:
@@ -277,6 +267,7 @@ class Outbox:
         self._again: list[int] = []
         self._is_in_doubt = False
         self._resent: set[int] = set()
+        self._own_denials: frozenset[str] | None = None
 
     @property
     def owed(self) -> int:
@@ -415,7 +406,8 @@ class Outbox:
         """
         intent, verdict = settled.intent, settled.verdict
         claim = self._claim_of(intent)
-        effect = effect_of(verdict, claim)
+        is_own = isinstance(verdict, Superseded) and self._has_own_denial(claim)
+        effect = effect_of(verdict, claim, are_denials_own=is_own)
         revision = claim.revision + effect.is_next_revision
         # A row that met a limit may have been carried out: its body stays pinned.
         attempts = max(verdict.attempts, effect.is_limited and not claim.is_limited)
@@ -436,6 +428,12 @@ class Outbox:
             "more": attempts - (claim.cover_url is None),
             "keeps_unanswered": effect.keeps_unanswered,
         }
+
+    def _has_own_denial(self, claim: Claim) -> bool:
+        if self._own_denials is None:
+            with reading(self._run.engine) as connection:
+                self._own_denials = _find_own_denials(connection, self._run.scope_id)
+        return claim.denied_request_id in self._own_denials
 
     def _claim_of(self, intent: Intent) -> Claim:
         claim = self._claims.get(intent.entry_id)
@@ -523,6 +521,17 @@ def _count_pending(connection: Connection, run: FencedTransaction) -> tuple[int,
     pending = (ENTRY.c.scope_id == run.scope_id, _IS_PENDING, run.shard.has)
     new, every = connection.execute(select(own, func.count()).where(*pending)).one()
     return int(new), int(every) - int(new)
+
+
+def _find_own_denials(connection: Connection, scope_id: int) -> frozenset[str]:
+    """Return the request ids of denials that each belong to one pending row, none unless they are seen to differ.
+
+    A gateway may give all its answers one request id, which then shows nothing about a row.
+    """
+    denied = ENTRY.c.denied_request_id
+    rows = select(denied, func.count()).where(ENTRY.c.scope_id == scope_id, _IS_PENDING, denied != "").group_by(denied)
+    found = {row[0]: row[1] for row in connection.execute(rows)}
+    return frozenset(request_id for request_id, count in found.items() if count == 1 and len(found) > 1)
 
 
 def _claim_these(connection: Connection, entries: Sequence[int], since: Mapping[str, Any]) -> list[Claim]:

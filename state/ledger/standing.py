@@ -236,7 +236,8 @@ class RowRecord:
 
     `is_asked_for`: the source has not withdrawn it since it was refused. `copies`: how many events of it may exist if the
     service ignores idempotency keys. `earlier_event_ids`: events of the row that a draft of a later change replaces here, but
-    that are still at the service. `is_denied`: the service has denied access under this key, and may repeat that for ever.
+    that are still at the service. `is_denied`: the service has denied access under this key, and may repeat that for ever;
+    `is_refused`: it has refused an attempt under this key.
     """
 
     entry_id: int
@@ -265,6 +266,7 @@ class RowRecord:
     copies: int = 0
     earlier_event_ids: tuple[int, ...] = ()
     is_denied: bool = False
+    is_refused: bool = False
     baseline_body: bytes | None = None
     """What the service shows according to a person, None if that is `body`."""
     ends_at: datetime | None = None
@@ -311,6 +313,7 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         key=row.idempotency_key,
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
+        is_refused=bool(row.refused_request_id),
         **columns,
     )
 

@@ -76,8 +76,9 @@ def _denied(world: World, denial: str, **service: bool) -> Storing:
     status, code, error = DENIALS[denial]
     made = Storing(status, code, **service)
     world.stage([row(str(number)) for number in range(5)])
-    assert isinstance(_drained(world, made), error)
-    assert set(world.states().values()) == {"pending"}
+    for _ in range(2):  # of two denials it is seen whether their request ids differ from row to row
+        assert isinstance(_drained(world, made), error)
+    assert set(world.states().values()) <= {"pending", "blocked"}
     return made
 
 
@@ -87,7 +88,7 @@ def test_once_access_is_there_rows_go_out_under_their_next_key_only_where_their_
     world: World, denial: str, *, stores: bool
 ) -> None:
     service = _denied(world, denial)
-    denied = len(service.asked) if stores else 0
+    denied = len(set(service.asked)) if stores else 0
     if not stores:
         service.stored.clear()
     service.is_open = True

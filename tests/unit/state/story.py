@@ -35,7 +35,7 @@ VERDICTS: dict[str, list[Verdict]] = {
     "unconfirmed": [Unconfirmed(answer(409))],
     "denied": [Postponed(answer(401), KeyRefusedError("the key is revoked"))],
     "paced": [Postponed(answer(429), TransientError("come back later"), attempts=0)],
-    "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
+    "blocked unanswered": [Blocked(answer(403), copies=1)],
     "next key": [Superseded(answer(400)), Receipt(2_000, answer(201))],
     "next key taken": [Superseded(answer(400)), Superseded(answer(409))],
     "delivered as 2000": [Receipt(2_000, answer(201))],

@@ -46,7 +46,7 @@ a retried row goes out again as the very same request
 a stored refusal under another request id leads to the next key once, after a person's word and no cut
     a | refused | retry | refused anew => a refused key 1 retried =>
     a:A | refused | a:B | refused anew => a refused B =>
-    a | refused | retry | cut | refused anew => a refused retried =>
+    a | refused | retry | cut | refused anew => a uncertain retry => a unanswered refused by req-2
 a row whose key is used is resent under the next one as its source has it now
     a:A | conflict | a:B | --resend a | a:B => a pending B key 1 resend => a key 1 B
     a:A | unconfirmed | a:B | --resend a | a:B => a pending B key 1 resend => a key 1 B

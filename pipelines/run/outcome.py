@@ -38,7 +38,7 @@ STANDING_TEXTS: Mapping[str, str] = {
     REJECTED: "rejected: the mapping cannot make events of them",
     Waiting.CONFLICT: "in conflict: the service reports their idempotency keys as used for other events",
     Waiting.BLOCKED: "blocked: the API key may not publish to their channel",
-    Waiting.UNCERTAIN: "uncertain: no usable answer; they are sent again with the same key",
+    Waiting.UNCERTAIN: "uncertain: the event may exist; they are sent again with the same key",
     Waiting.REFUSED: "refused by the service",
     Waiting.HELD: "held as likely copies of known events",
     Waiting.UNCONFIRMED: "delivered, with an event id that is not known",

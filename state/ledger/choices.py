@@ -110,11 +110,13 @@ RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
 later does not make the id the service's own.
 """
 _RISK_OF_FORGOTTEN_KEY = (
-    "an earlier attempt was never answered. It is sent again under the same key: if the service created the event"
-    " and has since forgotten the key, there will be two"
+    "an earlier attempt may have created the event. It is sent again under the same key: if the service has since forgotten"
+    " the key, there will be two"
 )
 _RISK_OF_NEXT_KEY = "; if {}, it is sent under the next key: if the event exists then, there will be two as well"
-_RISK_AFTER_REFUSAL = "; if it is refused again, the row's next edit is sent: if the event exists then, there will be two as well"
+_RISK_AFTER_REFUSAL = (
+    "; if it is refused again, it or its next edit is sent under the next key: if the event exists, there will be two"
+)
 _RISK_AFTER_DENIAL = (
     "the service denied access when it was sent; an earlier attempt may have created the event. It is sent under the same key;"
     " if access is denied again, under the next one: if its event exists, created before this ledger was"
@@ -189,7 +191,7 @@ def _resend(record: RowRecord) -> Change | NoChange:
             return Change(EntryState.PENDING, Decision.RETRY, risk=_RISK_AFTER_DENIAL)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return NoChange("the next run sends it")
-        case EntryState.REFUSED | EntryState.BLOCKED if not (is_unanswered and record.state is EntryState.BLOCKED):
+        case EntryState.REFUSED | EntryState.BLOCKED if not is_unanswered:
             return Change(EntryState.PENDING, Decision.RETRY)
         case EntryState.CONFLICT | EntryState.DELIVERED_UNCONFIRMED:
             return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=_RISK_OF_USED_KEY)

@@ -144,9 +144,10 @@ def effect_of(verdict: Verdict, claim: Claim, *, are_denials_own: bool = True) -
     if isinstance(verdict, Unconfirmed):
         return become(EntryState.DELIVERED_UNCONFIRMED)
     # After a person's `resend` earlier attempts are at that person's risk, once the answer is a definitive refusal.
-    is_risked = claim.decision == Decision.RESEND and isinstance(verdict, Refusal)
-    may_exist = verdict.copies > 0 or (claim.was_unanswered and not claim.is_limited and not is_risked)
-    is_limited = not may_exist and (verdict.is_limited or claim.is_limited)
+    is_risked = claim.decision == Decision.RESEND and isinstance(verdict, Refusal | Superseded)
+    is_open = claim.was_unanswered and not is_risked
+    may_exist = verdict.copies > 0 or (is_open and not claim.is_limited)
+    is_limited = not may_exist and (verdict.is_limited or (is_open and claim.is_limited))
     become = partial(become, keeps_unanswered=may_exist or is_limited, is_limited=is_limited)
     is_refused, is_clear = bool(claim.refused_request_id), not (may_exist or is_limited)
     is_denied, answered_as = verdict.attempts > 0 and verdict.answer.status in DENYING, refused_as(verdict.answer)

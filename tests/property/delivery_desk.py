@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from file_desks import COLUMNS, Feed
 from property.model_service import Death, KilledError, ModelService
-from sqlalchemy import delete, event
+from sqlalchemy import Table, delete, event, insert, select
 from unit.connectors_api.wired import api_over
 from unit.state import world
 from virtual_time import at_once
@@ -33,7 +34,7 @@ from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import ReadPlan, StageJob, stage
-from state.database import writing
+from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
 from state.ledger.decisions import Decisions, EventTakenError, propose
@@ -100,6 +101,17 @@ class Books:
         with writing(self.engine) as connection:
             for table in reversed(METADATA.sorted_tables):
                 connection.execute(delete(table))
+
+    def copy(self) -> dict[Table, list[dict[str, Any]]]:
+        with reading(self.engine) as connection:
+            return {table: [dict(row._mapping) for row in connection.execute(select(table))] for table in METADATA.sorted_tables}
+
+    def put_back(self, copy: dict[Table, list[dict[str, Any]]]) -> None:
+        self.empty()
+        with writing(self.engine) as connection:
+            for table, rows in copy.items():
+                if rows:
+                    connection.execute(insert(table), rows)
 
     @contextmanager
     def mortal(self, death: Death, clock: Clock) -> Iterator[None]:
@@ -279,8 +291,10 @@ class Person:
                 assert self.decide(row_key, Instruction(Option.UNDO), Death()), row_key
 
     def _remember(self, after: RowRecord, change: Change, choice: Instruction) -> None:  # one arm per case
+        if choice.option is Option.RESEND and change.risk:
+            self.worker.service.let_go(after.key)
         match choice.option:
-            case Option.RESEND if change.is_next_revision or (change.risk and after.is_denied):
+            case Option.RESEND if change.is_next_revision or (change.risk and (after.is_denied or after.is_refused)):
                 assert change.risk
                 if after.unanswered_at is not None:
                     self.forgotten.add(after.row_key)

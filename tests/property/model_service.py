@@ -20,7 +20,8 @@ from unit.connectors_api.wired import created, page, told
 Idempotency = Literal["replay", "refuse", "ignore"]
 WORDS = (
     *("unreachable", "lost_request", "lost_answer", "late", "slow", "500_before", "500_after", "503"),
-    *("429", "429_garbage", "html", "empty", "wrong_id", "gateway"),
+    *("429", "429_garbage", "429_after", "html", "empty", "without_id", "gateway"),
+    *("refused", "refused_page", "denied", "key_denied"),
 )
 """What may become of one request, beside being answered as it should."""
 _WORK_S = {"late": 95.0, "slow": 20.0}
@@ -109,8 +110,14 @@ class ModelService:
     """The last body that left under each key."""
     may_exist: set[str] = field(default_factory=set)
     """The keys under which something may have been created, as far as the worker can know."""
+    limited: set[str] = field(default_factory=set)
+    """The keys of which a request was limited, which does not show that it was not carried out."""
+    pinned: set[str] = field(default_factory=set)
+    """The limited keys that were not refused since: their body stays."""
     forgotten: set[str] = field(default_factory=set)
     """Keys of events that were forgotten and are denied since: only a ledger could know that the next key doubles the event."""
+    lost: set[str] = field(default_factory=set)
+    """Keys of events that were created before the ledger was lost or replaced by an older copy."""
     wrongs: list[str] = field(default_factory=list)
     """What the worker must not do and has done."""
     requests: int = 0
@@ -122,16 +129,18 @@ class ModelService:
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         self.death.at("send")
         self.requests += 1
+        if request.method == "GET":  # after a page of a gateway, whether it stands in front of the service
+            return httpx.Response(200, json={"version": "2026-01-01", "docs": []})
         word = self.words.popleft() if self.words else "ok"
         key, body = request.headers["idempotency-key"], request.content
         self.asked[key] += 1
-        before = key in self.may_exist
+        may_exist = key in self.may_exist
         if word == "unreachable":
             raise httpx.ConnectError("no route to host")
         self._leave(key, body)
         answer = await self._answer(key, body, word)
         self.death.at("answer")
-        self._note_a_definite_no(key, answer, is_new=not before)
+        self._note(key, answer, was_open=may_exist)
         return answer
 
     def pass_time(self) -> None:
@@ -142,21 +151,39 @@ class ModelService:
 
     def forget_bodies(self) -> None:
         """The worker has lost its books: from here on it cannot know what it sent before."""
+        self.lost = {event.key for event in self.events}
         self.bodies.clear()
         self.may_exist.clear()
+        self.limited.clear()
+        self.pinned.clear()
 
     def _leave(self, key: str, body: bytes) -> None:
-        if key in self.may_exist and self.bodies[key] != body:
+        if key in self.may_exist | self.pinned and self.bodies[key] != body:
             self.wrongs.append(f"the key {key} was used for {body!r} after {self.bodies[key]!r}, which may have arrived")
         self.bodies[key] = body
         self.may_exist.add(key)
 
-    def _note_a_definite_no(self, key: str, answer: httpx.Response, *, is_new: bool) -> None:
-        is_refusal = answer.status_code == 400 and b"requestId" in answer.content
-        if is_refusal or (is_new and answer.status_code in {401, 403, 429}):
+    def _note(self, key: str, answer: httpx.Response, *, was_open: bool) -> None:
+        """An answer is certain about its own request only: an earlier one without an answer stays as uncertain as it was."""
+        status = answer.status_code
+        if status == 429:
+            self.limited.add(key)
+            self.pinned.add(key)
+        if status in {400, 413}:
+            self.pinned.discard(key)
+        if not was_open and status in {400, 401, 403, 409, 413, 429}:
             self.may_exist.discard(key)
 
-    async def _answer(self, key: str, body: bytes, word: str) -> httpx.Response:  # a table of words
+    def let_go(self, key: str) -> None:
+        """A person takes the risk of all requests under this key so far."""
+        for keys in (self.may_exist, self.limited, self.pinned):
+            keys.discard(key)
+
+    def possible_keys(self) -> set[str]:
+        """Return the keys under which there is an event, or may be as far as the worker can know."""
+        return self.may_exist | self.limited | {event.key for event in self.events}
+
+    async def _answer(self, key: str, body: bytes, word: str) -> httpx.Response:  # noqa: PLR0911  # a table of words
         match word:
             case "lost_request":
                 raise httpx.ReadError("the connection broke")
@@ -170,6 +197,10 @@ class ModelService:
                 return self._said(429, "rate_limited", headers={"retry-after": "soon"})
             case "gateway":
                 return page(502)
+            case "refused" | "refused_page" | "denied" | "key_denied":
+                return self._turned_away(key, word)
+            case "429_after" if self.character.idempotency == "ignore":  # copies of such a service cannot be counted
+                return self._said(429, "rate_limited", headers={"retry-after": "1"})
             case _:
                 return self._spoilt(await self._heard(key, body, word), word)
 
@@ -183,8 +214,11 @@ class ModelService:
                 return page(200)
             case "empty":
                 return httpx.Response(201)
-            case "wrong_id":
-                return httpx.Response(201, json={"doc": {"id": "41", "title": "An evening"}})
+            case "without_id":
+                is_created = answer.status_code == 201
+                return httpx.Response(201, json={"doc": {"id": "ev", "title": "An evening"}}) if is_created else answer
+            case "429_after":
+                return self._said(429, "rate_limited", headers={"retry-after": "1"})
             case _:
                 return answer
 
@@ -255,6 +289,20 @@ class ModelService:
                 self.forgotten.add(key)
             self.used[key] = Used(body, 0, "", self.now(), denial)
         return denial
+
+    def _turned_away(self, key: str, word: str) -> httpx.Response:
+        """A gateway answers, whatever the service holds; all its denials have one request id."""
+        if key in self.lost:
+            self.forgotten.add(key)
+        match word:
+            case "refused":
+                return _refusal(f"req_{self.requests}")
+            case "refused_page":
+                return page(413)
+            case "denied":
+                return told(403, "forbidden", request_id="gateway")
+            case _:
+                return told(401, "invalid_api_key", request_id="gateway")
 
     def _said(self, status: int, code: str, **more: Any) -> httpx.Response:
         return told(status, code, request_id=f"req_{self.requests}", **more)

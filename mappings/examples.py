@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
 
+from mappings.columns import ColumnRequest
 from mappings.compiler.mapper import compile_feed
 from mappings.errors import ConfigError
 from mappings.event import Directory
@@ -52,6 +54,12 @@ def _differences(mapping: FeedMapping, example: Example) -> Iterator[Difference]
         yield "", "a mapping that compiles", str(error)
         return
     blank = dict.fromkeys(sorted(mapper.columns), "")
+    spell = ColumnRequest.of(mapping.source, mapper.columns).speller()
+    for row in example.rows or (example.row,):
+        for column, count in Counter(map(spell, row)).items():
+            if count > 1:
+                names = ", ".join(f'"{name}"' for name in row if spell(name) == column)
+                yield "", f'one column "{column}"', f"{count} that answer to this name: {names}"
     rows = [SourceRow(RowLocation("an example"), blank | row) for row in example.rows or (example.row,)]
     outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
     if example.events is not None and len(outcomes) == len(example.events):

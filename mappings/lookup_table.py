@@ -43,7 +43,7 @@ def parse_table(name: str, text: str) -> Table:
     """Read CSV text (comma or semicolon, header in the first row; blank rows are passed over).
 
     Raises:
-        TableError: a header cell is empty or occurs twice, or a row has another number of cells.
+        TableError: a header cell is empty, or a row has another number of cells.
     """
     header_line = text.split("\n", 1)[0]
     delimiter = ";" if header_line.count(";") > header_line.count(",") else ","
@@ -55,8 +55,8 @@ def parse_table(name: str, text: str) -> Table:
     if not rows:
         raise TableError(f"the lookup file {name} is empty")
     columns = rows[0][1]
-    if "" in columns or len(set(columns)) < len(columns):
-        raise TableError(f"the header of the lookup file {name} has an empty or repeated column")
+    if "" in columns:
+        raise TableError(f"the header of the lookup file {name} has an empty column")
     for line, cells in rows[1:]:
         if len(cells) != len(columns):
             raise TableError(f"line {line} of the lookup file {name} has {len(cells)} cells, the header {len(columns)}")

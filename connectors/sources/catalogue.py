@@ -19,7 +19,7 @@ from connectors.sources.feed_source import MaskedSource, masked_errors, own_colu
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.files.source import choice_of, file_at, file_digest, open_files
-from connectors.sources.rows import ColumnRequest
+from mappings.columns import ColumnRequest
 from mappings.errors import ConfigError
 from mappings.spec import source as kinds
 from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec, WorkbookSource

@@ -55,7 +55,7 @@ class Reading:
     the version of the content, taken before the first row; equal stamps mean equal content, "" means unknown. `is_whole`: the
     rows are complete, so that an absent one has vanished; otherwise they are the changed ones, and deleted ones have
     `SourceRow.is_gone`. `has_known_end`: it is proved that the source arrived completely; otherwise rows may be missing at the
-    end. `ending`: to be called after all rows are consumed.
+    end. `ending`: to be called after all rows are consumed. `headers`: the source's own name of each column, where it has one.
     """
 
     columns: tuple[str, ...]
@@ -64,6 +64,7 @@ class Reading:
     is_whole: bool = True
     ending: Callable[[], Ending] = Ending
     has_known_end: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def with_empty(self, columns: tuple[str, ...]) -> Reading:
         """Return the reading with optional columns that the source lacks, empty in every row."""
@@ -94,7 +95,7 @@ class Source(Protocol):
             SourceUnavailableError: it did not answer, or changed while it was read; a later attempt may work.
             SourceRefusedError: it does not exist, or we may not read it.
             BadSourceError: its content cannot be read as this kind of source.
-            MissingColumnsError: it lacks columns that the feed needs; raised before any row.
+            ColumnsError: it lacks columns that the feed needs, or several answer to one name; raised before any row.
         """
         ...
 
@@ -194,7 +195,7 @@ class StatusSheet(Protocol):
         """Return all current rows.
 
         Raises:
-            MissingColumnsError: a status column or a column of the key is missing.
+            ColumnsError: a status column or a column of the key is missing, or there are several of one.
             SyncError: the sheet cannot be read.
         """
         ...
@@ -210,6 +211,10 @@ class StatusSheet(Protocol):
 
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
+_BY_POSITION = (
+    "ask the partner to remove or rename all but one, or write the one that is meant by its position or letter in the mapping,"
+    ' such as "#3" or "#C"'
+)
 
 
 class SourceUnavailableError(TransientError):
@@ -244,7 +249,21 @@ class EmptySourceError(BadSourceError):
     """The source has no content, not even a header: a file that was cut off, or not yet written."""
 
 
-class MissingColumnsError(PermanentError):
+class ColumnsError(PermanentError):
+    """The columns of a source do not fit the mapping; raised before any row."""
+
+
+class RepeatedColumnsError(ColumnsError):
+    """Several columns of the source answer to one name of the mapping. `columns`: each such name with all of them, for people."""
+
+    def __init__(self, place: str, columns: Mapping[str, Sequence[str]], *, advice: str = "") -> None:
+        self.columns = columns
+        answers = (f'{len(found)} columns answer to "{name}": {_listed(found)}' for name, found in columns.items())
+        hint = f"{advice or _BY_POSITION}; eventsync never chooses between them"
+        super().__init__(f"in {place} {'; '.join(answers)}", hint=hint)
+
+
+class MissingColumnsError(ColumnsError):
     """The source lacks columns that the feed needs.
 
     `missing`: all of them, sorted. `nearest`: the most similar column of the source for those that have one. Columns in `taken`
@@ -271,11 +290,15 @@ class MissingColumnsError(PermanentError):
         nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
         self.nearest = {**nearest, **texts}
         listed = (f'"{name}"' + (f' (closest: "{self.nearest[name]}")' if name in self.nearest else "") for name in self.missing)
-        shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])
-        more = f" and {len(present) - _MOST_NAMES_SHOWN} more" if len(present) > _MOST_NAMES_SHOWN else ""
+        shown = _listed([f'"{name}"' for name in present])
         advice = NO_LINKS if texts else advice
-        hint = f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}{more}"
+        hint = f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}"
         super().__init__(f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(listed)}", hint=hint)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES_SHOWN} more" if len(names) > _MOST_NAMES_SHOWN else ""
+    return ", ".join(names[:_MOST_NAMES_SHOWN]) + more
 
 
 def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from connectors.masking import Mask
-from connectors.sources.contract import BadSourceError, Ending, OpenReading, Reading, SourceUnavailableError, stamp_of_all
-from connectors.sources.rows import ColumnRequest, folded
+from connectors.sources.contract import (
+    BadSourceError,
+    Ending,
+    OpenReading,
+    Reading,
+    RepeatedColumnsError,
+    SourceUnavailableError,
+    stamp_of_all,
+)
+from mappings.columns import ColumnRequest, folded
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.reasons import Reason, ReasonCode
@@ -38,21 +47,40 @@ def read_feed_source(spec: AnySource, asked: ColumnRequest, open_rows: OpenRows,
     tables = [_read_table(join, asked, open_table) for join in spec.join]
     inside = _inside_json(spec, asked.columns)
     with open_rows(own_columns(spec, asked)) as reading:
+        headers = dict(reading.headers)
+        for joined, _, _ in tables:
+            headers.update(joined)
+        _check_places(spec, asked, [reading.headers, *(joined for joined, _, _ in tables)], inside)
         rows = _without_nulls(reading.rows, spec, reading.columns)
         if inside:
             from connectors.sources.formats.records import with_json_cells  # noqa: PLC0415  # few feeds need it
 
             rows = with_json_cells(rows, spec.json_columns, inside)
-        for join, (columns, _, table) in zip(spec.join, tables, strict=True):
-            rows = _joined(rows, join, columns, table)
-        beside = (column for columns, _, _ in tables for column in columns)
-        columns = tuple(dict.fromkeys((*reading.columns, *inside, *beside)))
+        for join, (joined, _, table) in zip(spec.join, tables, strict=True):
+            rows = _joined(rows, join, tuple(joined), table)
+        columns = tuple(dict.fromkeys((*reading.columns, *inside, *chain.from_iterable(joined for joined, _, _ in tables))))
         stamp = stamp_of_all([reading.stamp, *(stamp for _, stamp, _ in tables)])
-        yield replace(reading, columns=columns, rows=rows, stamp=stamp)
+        yield replace(reading, columns=columns, rows=rows, stamp=stamp, headers=headers)
 
 
-def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tuple[tuple[str, ...], str, Table]:
-    """Read a joined table; return its columns by their names in the mapping, its stamp and its rows.
+def _check_places(spec: AnySource, asked: ColumnRequest, headers: Sequence[Iterable[str]], inside: Collection[str]) -> None:
+    """Check that each requested name has one place: the source itself, the JSON in one of its columns, or a joined table.
+
+    Raises:
+        RepeatedColumnsError: a name has several.
+    """
+    places = {name: [f'"{name}" in the JSON of a column'] for name in inside}
+    for place, columns in zip((spec.place, *(join.source.place for join in spec.join)), headers, strict=True):
+        known = set(map(folded, columns))
+        for name in asked.columns:
+            if folded(name) in known:
+                places.setdefault(name, []).append(f'"{name}" of {place}')
+    if repeated := {name: found for name, found in sorted(places.items()) if len(found) > 1}:
+        raise RepeatedColumnsError(spec.place, repeated, advice="choose another `prefix`, or rename the column")
+
+
+def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tuple[Mapping[str, str], str, Table]:
+    """Read a joined table; return its columns by their names in the mapping with those in the table, its stamp and its rows.
 
     Raises:
         SyncError: it cannot be read.
@@ -81,7 +109,8 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
                 raise BadSourceError(place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
         if reading.ending().is_short:
             raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
-    return tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found
+    headers = {f"{join.prefix}{column}": reading.headers.get(column, "") for column in reading.columns}
+    return headers, reading.stamp, found
 
 
 def _joined(rows: Iterator[SourceRow], join: Join, columns: Sequence[str], table: Table) -> Iterator[SourceRow]:

@@ -7,17 +7,17 @@ rows, and left to the mapping.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 
-from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, RepeatedColumnsError
+from mappings.columns import MOST_COLUMNS, ColumnRequest, column_letters, column_names, header_texts, matched
 from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import compile_pattern
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.source import AnySource, GridSource
+from mappings.spec.source import GridSource
 from mappings.spec.source_words import LINK, Header
 
 LARGEST_RECORD = 64 * 1024 * 1024
@@ -26,8 +26,6 @@ LARGEST_CELL = 10 * 1024 * 1024
 """The most characters of a cell; a larger one is far more often an unclosed quote than text."""
 MOST_VALUES = 200_000
 """The most values of one record, cells or lines of one row, properties of one event, or elements of one kind in a sheet."""
-MOST_COLUMNS = 16_384
-"""The most columns of a source, as many as a sheet may have."""
 LONGEST_NAME = 1_000
 """The most characters of a column's name, including the names of its path."""
 LONGEST_MARKUP = 1024 * 1024
@@ -159,48 +157,13 @@ def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRo
 
 _FARTHEST = 1000
 """The rows among which a header is searched."""
-_INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
-_DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
-_POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
 _WHOLE_FILE = "ask the partner for the whole file"
 NextRow = Callable[[], Sequence[str] | None]
 """Returns the next row's cells, None at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRequest:
-    """The columns that a feed needs from its source: all must exist except the `optional`; `aliases` are their other names."""
-
-    columns: frozenset[str]
-    optional: frozenset[str] = frozenset()
-    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, spec: AnySource, columns: Iterable[str]) -> ColumnRequest:
-        """Return the request for a mapping's `columns` with the source's settings."""
-        return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
-
-    @property
-    def has_links(self) -> bool:
-        """Whether a name may stand for the links behind a column's texts."""
-        return any(name.endswith(LINK) for name in (*self.columns, *chain.from_iterable(self.aliases.values())))
-
-    def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> ColumnRequest:
-        """Return the request without some columns, which come from elsewhere, and with additional ones."""
-        return ColumnRequest(self.columns.difference(columns).union(also), self.optional, self.aliases)
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedColumns:
-    """The source's columns in the mapping's spelling, the wanted ones that are `missing`, and the `absent` optional ones."""
-
-    names: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-
-
 def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "") -> tuple[str, ...]:
-    """Read rows up to the header and return the columns' names; row 0 reads nothing.
+    """Read rows up to the header and return its texts, one for each column; row 0 reads nothing.
 
     `name`: the source's name for people; `hint`: what to do about far too many columns.
 
@@ -211,7 +174,7 @@ def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "")
     in_file = _find_header(header, name, next_row) if header.row else []
     if len(in_file) > MOST_COLUMNS:
         raise BadSourceError(name, f"the header has {len(in_file)} columns; at most {MOST_COLUMNS} are possible", hint=hint)
-    return column_names(header.names or in_file)
+    return header_texts(header.names or in_file)
 
 
 def _find_header(header: Header, name: str, next_row: NextRow) -> list[str]:
@@ -235,120 +198,72 @@ def _find_header(header: Header, name: str, next_row: NextRow) -> list[str]:
     raise BadSourceError(name, message, hint="correct `source.header.matches`, or ask the partner for the former layout")
 
 
-def column_names(header: Sequence[str]) -> tuple[str, ...]:
-    """Return a unique name for each column.
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of a table by unique names, in the mapping's spelling where it uses them.
 
-    Names are trimmed of all Unicode spaces and invisible characters. A nameless column is named after its position, `#3`; of
-    several columns with the same name the first keeps it and the later ones become `Name#2`, `Name#3`.
+    `headers`: the text of each column's header by its name. `absent`: the optional names without a column. `links`: the
+    position, from 0, of the column whose links a name such as `Title.link` stands for.
     """
-    trimmed = (unicodedata.normalize("NFC", cell).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip() for cell in header)
-    wished = [name or f"#{position}" for position, name in enumerate(trimmed, start=1)]
-    reserved, taken = set(wished), dict[str, None]()
-    counts: defaultdict[str, int] = defaultdict(lambda: 1)
-    for name in wished:
-        free = name
-        while free in taken or (free != name and free in reserved):
-            counts[name] += 1
-            free = f"{name}#{counts[name]}"
-        taken[free] = None
-    return tuple(taken)
+
+    names: tuple[str, ...]
+    headers: Mapping[str, str]
+    absent: tuple[str, ...] = ()
+    links: Mapping[str, int] = field(default_factory=dict)
 
 
-def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, delimiter: str = "") -> MatchedColumns:
-    """Match a source's columns with the requested ones; `delimiter` is that of a delimited file.
+def table_columns(
+    texts: Sequence[str], asked: ColumnRequest, name: str, *, delimiter: str = "", left: int = 1, has_links: bool = False
+) -> TableColumns:
+    """Match the texts of a table's header with the requested columns.
+
+    `name`: the source's name for people. `delimiter`: that of a delimited file. `left`: the number of the sheet's column where
+    the table begins. `has_links`: the source can read the links behind a column's texts.
 
     Raises:
+        RepeatedColumnsError: several columns answer to a requested name.
         MissingColumnsError: required columns are missing.
     """
-    found = matched(present, asked)
+    links, repeated = _link_columns(texts, asked) if has_links else ({}, {})
+    found = matched(texts, asked.without(links))
+    repeated.update(found.repeated)
+    if repeated:
+        shown = {
+            wanted: [f'"{short(texts[place])}" (#{place + 1}, column {column_letters(place + left)})' for place in places]
+            for wanted, places in repeated.items()
+        }
+        raise RepeatedColumnsError(name, shown)
     if found.missing:
-        taken = [name for name, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
-        better = _better_delimiter(present, asked, delimiter, len(found.missing)) if delimiter else ""
+        present = column_names(texts)
+        taken = [column for column, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
+        better = _better_delimiter(texts, asked, delimiter, len(found.missing)) if delimiter else ""
         raise MissingColumnsError(name, found.missing, present, taken=taken, delimiter=better)
-    return found
+    headers = dict(zip(found.names, texts, strict=True)) | {name: texts[place] for name, place in links.items()}
+    return TableColumns(found.names, headers, found.absent, links)
 
 
-def _better_delimiter(present: Sequence[str], asked: ColumnRequest, delimiter: str, missing: int) -> str:
+def _better_delimiter(texts: Sequence[str], asked: ColumnRequest, delimiter: str, missing: int) -> str:
     """Return the delimiter that splits the header into the most requested columns, "" if none is better than the present one."""
-    header = delimiter.join(present)
+    header = delimiter.join(texts)
     others = [mark for mark in DELIMITERS if mark != delimiter and mark in header]
-    lacking = {mark: len(matched(column_names(header.split(mark)), asked).missing) for mark in others}
+    lacking = {mark: len(matched(header_texts(header.split(mark)), asked).missing) for mark in others}
     best = min(others, key=lacking.__getitem__, default="")
-    return best if best and (len(present) == 1 or lacking[best] < missing) else ""
+    return best if best and (len(texts) == 1 or lacking[best] < missing) else ""
 
 
-def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
-    """Match the wanted columns with a source's names.
-
-    A wanted name is the column of exactly that name; else the only column that differs in case, spaces or Unicode form; else,
-    by the same rules, the first existing alias; else, for `#3` or `#C`, the third column. It is not guessed between two columns
-    that differ only in spelling.
-    """
-    by_fold: defaultdict[str, list[int]] = defaultdict(list)
-    for position, name in enumerate(names):
-        by_fold[folded(name)].append(position)
-    claimed: dict[int, str] = {}
-
-    def claim(wanted: str, positions: Sequence[int | None]) -> None:
-        """Assign a wanted name to the only free column; each of both is used once."""
-        free = [position for position in positions if position is not None and position not in claimed]
-        if len(free) == 1 and wanted not in claimed.values():
-            claimed[free[0]] = wanted
-
-    ordered, by_name = sorted(asked.columns), {name: position for position, name in enumerate(names)}
-    for name in ordered:
-        claim(name, [by_name.get(name)])
-    for name in ordered:
-        claim(name, by_fold[folded(name)])
-    for name in ordered:
-        for alias in asked.aliases.get(name, ()):
-            claim(name, [by_name.get(alias)])
-            claim(name, by_fold[folded(alias)])
-        claim(name, [_position(name, len(names))])
-    missing = asked.columns.difference(claimed.values())
-    spelt = tuple(claimed.get(position, name) for position, name in enumerate(names))
-    return MatchedColumns(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
-
-
-def link_columns(names: Sequence[str], asked: ColumnRequest) -> dict[str, int]:
-    """Return the position, from 0, of the column whose links each missing name such as `Title.link` stands for."""
-    found = matched(names, asked)
-    places: dict[str, int] = {}
+def _link_columns(texts: Sequence[str], asked: ColumnRequest) -> tuple[dict[str, int], dict[str, Sequence[int]]]:
+    """Return the column whose links each missing name such as `Title.link` stands for; and all columns of a name with several."""
+    found = matched(texts, asked)
+    links, repeated = dict[str, int](), dict[str, Sequence[int]]()
     for wanted in (*found.missing, *found.absent):
+        places = set[int]()
         for name in (wanted, *asked.aliases.get(wanted, ())):
             column = name.removesuffix(LINK)
-            spelt = matched(names, ColumnRequest(frozenset({column}), aliases=asked.aliases)).names
-            if column != name and column in spelt:
-                places.setdefault(wanted, spelt.index(column))
-    return places
-
-
-def _position(name: str, count: int) -> int | None:
-    """Return the index of the column, from 0, for `#3` or `#C`."""
-    match = _POSITION.fullmatch(name)
-    if match is None:
-        return None
-    number = int(match[1]) if match[1] else column_number(match[2])
-    return number - 1 if 0 < number <= count else None
-
-
-def folded(name: str) -> str:
-    """Return a column name folded for comparison, without case, spaces and Unicode form."""
-    return "".join(unicodedata.normalize("NFC", name).translate(_DROP_INVISIBLE).casefold().split())
-
-
-def column_number(letters: str) -> int:
-    """Return the number of a sheet's column, from 1: `A` is 1, `AA` 27."""
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - 64
-    return number
-
-
-def column_letters(number: int) -> str:
-    """Return the letters of a sheet's column, from 1."""
-    letters = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
+            own = matched(texts, ColumnRequest(frozenset({column}), aliases=asked.aliases))
+            if column != name and column not in own.missing:
+                places.update(own.repeated.get(column) or (own.names.index(column),))
+        if len(places) == 1:
+            links[wanted] = places.pop()
+        elif places:
+            repeated[wanted] = sorted(places)
+    return links, repeated

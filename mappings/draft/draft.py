@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from mappings.columns import folded
 from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.draft.guesses import (
     UNKNOWN,
@@ -41,6 +42,8 @@ from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Sour
 from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
+_NUMBER = re.compile(r"#\d+$")
+"""The number of a column among those with one name: `Name#2`."""
 _UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID distinguishes a changed day of a series from the series'
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
 _ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
@@ -126,7 +129,16 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
-    return text, (*sample.source.guesses(), *guesses)
+    return text, (*sample.source.guesses(), *guesses, *_names_alike(sample.columns))
+
+
+def _names_alike(columns: Sequence[str]) -> Iterator[Guess]:
+    """Yield a guess for the columns that have one name, of which only the author knows the one that is meant."""
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for name in columns:
+        alike[folded(_NUMBER.sub("", name))].append(name)
+    why = "these columns have one name: make sure that the mapping reads the one that is meant"
+    yield from (Guess("columns", ", ".join(names), "unsure", why) for fold, names in alike.items() if fold and len(names) > 1)
 
 
 def _cancelling_words(column: Column | None) -> Counter[str]:

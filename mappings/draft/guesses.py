@@ -164,7 +164,7 @@ class Column:
     @cached_property
     def roles(self) -> Mapping[Role, float]:
         """The roles that the column's name suggests, with weights."""
-        return roles_by_name(self.name)
+        return roles_by_name(self.name.rpartition("#")[0] or self.name)
 
     @property
     def is_nameless(self) -> bool:

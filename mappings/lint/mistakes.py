@@ -245,11 +245,12 @@ def find_missing_columns(
         renamed = "write its new name, if the partner renamed it; add it to `optional` in the source, if it is sometimes missing"
         hint = f'did you mean "{near}"?' if near else renamed
         hint = NO_LINKS if near and name == f"{near}{LINK}" else hint
-        for loc in _places_of_column(document, name):
+        for loc in places_of_column(document, name):
             yield MappingProblem(loc, f'{source} has no column "{name}"', hint)
 
 
-def _places_of_column(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
+def places_of_column(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
+    """Yield the positions where a mapping file uses a column."""
     source = document.get("source")
     required = source.get("required") if isinstance(source, dict) else None
     for outer, listed in ((("key",), document.get("key")), (("source", "required"), required)):

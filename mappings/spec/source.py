@@ -58,7 +58,7 @@ class AnySource(Strict):
     optional: Names = ()
     """Columns that may be missing: their cells are then empty."""
     columns: Mapping[str, Names] = Field(default_factory=dict)
-    """Other names of a column, `{TITLE: [Titel, Name]}`: the first one present is used."""
+    """Other names of a column, `{TITLE: [Titel, Name]}`. A source that has several of them does not run."""
     empty_if: Names = ()
     """Texts that mean an empty cell, such as "NULL" or "n/a", in every column."""
     empty_in: Mapping[str, Names] = Field(default_factory=dict)
@@ -325,8 +325,8 @@ class CsvSource(DelimitedSource):
     """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
 
     Columns are found by the names in the header, regardless of case, spaces and Unicode form. A column without a name is named
-    after its position, `#3`; if a name is repeated, the later columns are `Name#2`, `Name#3`. The third column can always be
-    written as `#3` or `#C`.
+    after its position, `#3`. The third column can always be written as `#3` or `#C`. Columns with one name are `Name#1`,
+    `Name#2`: a feed that uses plain `Name` then stops before it reads a row.
     """
 
     kind: Literal["csv"]

@@ -93,10 +93,14 @@ def check_columns(table: Table | None, search: Search) -> None:
         raise mistake(message, "add a column with the result to the file, or look up by fewer values")
     if search.keeps and len(results) > 1:
         raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
+    name_form = normaliser(("case", "spaces"))
     for column in results:
         if column not in table.columns:
             message = f'{table.name} has no column "{column}"; it has {", ".join(table.columns)}'
             raise mistake(message, "name one of these columns, or correct the header of the file")
+        if len(same := [one for one in table.columns if name_form(one) == name_form(column)]) > 1:
+            message = f'{len(same)} columns of {table.name} answer to "{column}": {", ".join(same)}'
+            raise mistake(message, "rename or remove all but one in the header of the file")
     keys = _keys_of(table, search)
     _check_match(keys, search)
     said: dict[str, Result] = {}

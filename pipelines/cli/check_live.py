@@ -13,8 +13,9 @@ from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
-from connectors.sources.contract import MissingColumnsError
-from connectors.sources.rows import ColumnRequest, matched
+from connectors.sources.contract import ColumnsError
+from connectors.sources.rows import table_columns
+from mappings.columns import ColumnRequest
 from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
@@ -297,20 +298,20 @@ def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding
                 )
                 return
             with open_source(source, mapping.path.parent, columns, access=settings.access).read() as reading:
-                has_rows, present = next(reading.rows, None) is not None, reading.columns
-            text = f"{name}: {len(present)} columns, including the {len(columns)} that the mapping reads"
+                has_rows, headers = next(reading.rows, None) is not None, reading.headers
+            text = f"{name}: {len(reading.columns)} columns, including the {len(columns)} that the mapping reads"
             yield _well("source", text if has_rows else f"{text}; no rows")
             if isinstance(source, GoogleSheetsSource) and source.write_back:
-                yield _write_back(source.write_back.names, name, present)
+                yield _write_back(source.write_back.names, name, tuple(headers.values()))
     except SyncError as error:
         yield _failed("source", error)
 
 
-def _write_back(names: Sequence[str], sheet: str, present: Sequence[str]) -> LiveFinding:
+def _write_back(names: Sequence[str], sheet: str, header: Sequence[str]) -> LiveFinding:
     """Return whether the sheet has the status columns; only a run shows whether the account may write to them."""
-    missing = matched(present, ColumnRequest(frozenset(names))).missing
-    if missing:
-        error = MissingColumnsError(sheet, missing, present, advice="add them to the sheet")
+    try:
+        table_columns(header, ColumnRequest(frozenset(names)), sheet)
+    except ColumnsError as error:
         return _unwise(
             "write_back",
             f"{error}; {error.hint}; runs deliver as usual, without writing to the sheet, and report this each time",

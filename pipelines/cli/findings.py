@@ -18,14 +18,21 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import REAL_CLOCK, BadSourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import (
+    REAL_CLOCK,
+    BadSourceError,
+    ColumnsError,
+    MissingColumnsError,
+    RepeatedColumnsError,
+    SourceRefusedError,
+)
 from connectors.sources.files.opened_file import opened
 from connectors.sources.files.source import choice_of
 from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.mistakes import find_missing_columns
+from mappings.lint.mistakes import find_missing_columns, places_of_column
 from mappings.lint.warnings import LookupUse, has_lists
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
 from mappings.outgoing import Drift
@@ -107,15 +114,24 @@ def _look_at_source(mapping: FeedMapping, files: FilesByFolder) -> tuple[tuple[F
         problems = _garbled_rows(mapping, outcomes)
         # Where all rows are rejected, lookups are not examined.
         odd = () if problems else list(_none_of(mapping, outcomes)) or list(_find_unasked(mapping, files))
-    except MissingColumnsError as error:
-        missing = find_missing_columns(document_of(mapping.path), error.missing, error.nearest, _file_name(mapping))
-        problems = _wrong_delimiter(mapping, error.delimiter) or _garbled_header(mapping, error.missing) or list(missing)
+    except ColumnsError as error:
+        problems = _columns_at_fault(mapping, error) or [MappingProblem(("source",), str(error), error.hint)]
     except SourceRefusedError:
         pass
     except SyncError as error:
         problems = _wrong_delimiter(mapping, error.delimiter) if isinstance(error, BadSourceError) else []
         odd = () if problems else [MappingProblem(("source", "path"), str(error), error.hint)]
     return at_places(mapping.path, problems), at_places(mapping.path, odd)
+
+
+def _columns_at_fault(mapping: FeedMapping, error: ColumnsError) -> list[MappingProblem]:
+    """Return a problem for each place that names a column with a fault, or the one cause of all."""
+    document = document_of(mapping.path)
+    if isinstance(error, MissingColumnsError):
+        missing = find_missing_columns(document, error.missing, error.nearest, _file_name(mapping))
+        return _wrong_delimiter(mapping, error.delimiter) or _garbled_header(mapping, error.missing) or list(missing)
+    names = error.columns if isinstance(error, RepeatedColumnsError) else ()
+    return [MappingProblem(loc, str(error), error.hint) for name in names for loc in places_of_column(document, name)]
 
 
 def _sample_of(mapping: FeedMapping) -> Sequence[RowOutcome]:

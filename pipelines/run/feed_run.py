@@ -46,7 +46,7 @@ from pipelines.run.publish import (
     patience_with,
     publish,
 )
-from pipelines.run.service import ListMemory
+from pipelines.run.service import ListMemory, note_headers
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
@@ -208,6 +208,9 @@ class FeedRun:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging", lease):
             self._begin_phase("staging", lease)
             staged = stage(self._stage_job(lease))
+            is_of_now = not self.options.window  # a slice of the past may have had other headers
+            headers = note_headers(self.context.notes, self.mapping.feed, staged.headers) if is_of_now else []
+            staged = replace(staged, notices=(*staged.notices, *headers))
             for notice in staged.notices:
                 structlog.get_logger().info("how the source was read", notice=notice)
             self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])

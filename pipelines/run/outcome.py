@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
-from connectors.sources.contract import EmptySourceError, MissingColumnsError
+from connectors.sources.contract import ColumnsError, EmptySourceError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
@@ -189,7 +189,7 @@ class BrakeError(SyncError):
 
 
 _OUTCOMES: tuple[tuple[tuple[type[SyncError], ...], str, ExitCode], ...] = (
-    ((BrakeError, MissingColumnsError, EmptySourceError), "stopped by a brake", ExitCode.BRAKE),
+    ((BrakeError, ColumnsError, EmptySourceError), "stopped by a brake", ExitCode.BRAKE),
     ((HeldByAnotherError, LeaseLostError), "held by another run", ExitCode.HELD),
     ((InterruptedRunError,), "interrupted", ExitCode.INTERRUPTED),
     ((KeyRefusedError, ScopeMissingError), "refused by the service", ExitCode.REFUSED),

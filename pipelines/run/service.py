@@ -203,6 +203,20 @@ class ListMemory:
         return "" if before is None else change_between(before, now, mapping)
 
 
+def note_headers(notes: ServiceNotes, feed: FeedName, headers: Mapping[str, str]) -> list[str]:
+    """Store the header text from which each column of a feed was read; return a sentence for each that has changed."""
+    name, known = f"columns of {feed}", TypeAdapter(dict[str, str])
+    before = read_note(notes, name, known) or {}
+    if headers.items() <= before.items():
+        return []
+    write_note(notes, name, known, {**before, **headers})
+    return [
+        f'the column "{column}" is now read from "{text}", and was read from "{before[column]}": check that it means the same'
+        for column, text in sorted(headers.items())
+        if before.get(column, text) != text
+    ]
+
+
 def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> str:
     """Return as a sentence how the classifications differ, and which slugs of a mapping no longer exist."""
     sent = outgoing_of(mapping).fields.get("classifications")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -244,7 +245,7 @@ class Staged:
     """A finished stage with its report, the brakes' results, and notices about the source and the service.
 
     `missing`: row keys that were asked for and are not in the source. `version`: equal for equal content of the source, ""
-    without evidence.
+    without evidence. `headers`: the source's own name of each column that the mapping reads.
     """
 
     report: StageReport
@@ -252,6 +253,7 @@ class Staged:
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     version: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stopping(self) -> tuple[BrakeResult, ...]:
@@ -411,7 +413,12 @@ def _read(
     if window:
         notices += window.notices()
     missed = (f"{key} (that row has the key {places[key]})" if places.get(key) else key for key in missing)
-    return job.staged(report, brakes, notices, reading.stamp, missed)
+    staged = job.staged(report, brakes, notices, reading.stamp, missed)
+    counts = Counter(reading.headers.values())
+    headers = {name: text for name, text in reading.headers.items() if text and name in job.mapper.columns}
+    # A column by its number is another one once there are more or fewer of its name.
+    numbered = {name: f"{text} (one of {counts[text]})" for name, text in headers.items() if counts[text] > 1}
+    return replace(staged, headers=headers | numbered)
 
 
 def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:

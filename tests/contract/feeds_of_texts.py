@@ -1,4 +1,4 @@
-"""Mapping files of feeds whose rows are an id and a text, as the stands of every kind hold them."""
+"""Mapping files of feeds whose rows are a ref and a text, as the stands of every kind hold them."""
 
 EVENT = """\
   title: {from: text}
@@ -14,9 +14,9 @@ feed: town-hall
 source:
   kind: salesforce
   object: Event__c
-  columns: {{id: [Key__c]}}
+  columns: {{ref: [Key__c]}}
   incremental: {{overlap: 0s, full_every: 1d}}
-key: [id]
+key: [ref]
 event:
   channelId: {{channel: city-agenda}}
 {EVENT}"""

@@ -30,7 +30,7 @@ DESTINATION = "https://events.example|account-1"
 FEED = f"""\
 feed: agenda
 source: {{kind: csv, path: unused.csv}}
-key: [id]
+key: [ref]
 event:
   channelId: 7
 {EVENT}publish:

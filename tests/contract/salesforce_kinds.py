@@ -53,8 +53,8 @@ class OrgStand:
             self._edit([_field(name) for name in grid[0]], grid[1:])
         else:
             self.reader.org.objects["Event__c"].is_described = False
-        words = {"kind": "salesforce", "object": "Event__c"} | ({"columns": {"id": ["Key__c"]}} if grid else {})
-        fields = [_field(name) for name in grid[0] if name != "id"] if grid else []
+        words = {"kind": "salesforce", "object": "Event__c"} | ({"columns": {"ref": ["Key__c"]}} if grid else {})
+        fields = [_field(name) for name in grid[0] if name != "ref"] if grid else []
         return SalesforceSource.model_validate(words | {"fields": fields} | self.words)
 
     def _edit(self, names: Sequence[str], rows: Grid) -> None:
@@ -94,8 +94,8 @@ class OrgStand:
 
 
 def _field(name: str) -> str:
-    """Each object has a field Id of its own, whatever the case."""
-    return "Key__c" if name == "id" else name
+    """The names of custom fields end in `__c`."""
+    return "Key__c" if name == "ref" else name
 
 
 def _stand(**words: Any) -> Callable[[Path], AbstractContextManager[Stand]]:

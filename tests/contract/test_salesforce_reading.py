@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
-from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import (
+    BadSourceError,
+    MissingColumnsError,
+    RepeatedColumnsError,
+    SourceRefusedError,
+    SourceUnavailableError,
+)
 from connectors.sources.formats.records import NumberText
 from connectors.sources.salesforce.org import POLICY
 from connectors.sources.salesforce.query import convert_for, long_id
@@ -160,6 +166,14 @@ def test_a_field_that_may_be_absent_is_empty() -> None:
     reader = reader_of(org_of(events(1)))
     assert reader.read({"Name", "Hidden__c"}, optional=["Hidden__c"]).column("Hidden__c") == [""]
     assert reader.read({"TITLE"}, columns={"TITLE": ["Title__c", "name"]}).column("TITLE") == ["Event 1"]
+
+
+def test_two_fields_for_one_name_stop_the_reading() -> None:
+    reader = reader_of(_org())
+    for words in ({}, {"query": "SELECT Name, Start__c, Id FROM Event__c"}):
+        with pytest.raises(RepeatedColumnsError) as caught:
+            reader.read({"Name", "id"}, columns={"Name": ["Title__c"], "id": ["start__c"]}, **words)
+        assert caught.value.columns == {"id": ['"Id"', '"Start__c"']}
 
 
 def test_an_object_that_is_not_there_is_named_with_the_nearest() -> None:

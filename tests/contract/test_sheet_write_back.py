@@ -149,11 +149,12 @@ PROTECTED = Fault("batchUpdate", status=400, body={"error": {"code": 400, "messa
     ("happens", "problem"),
     [
         (lambda google: google.books[BOOK].sheets[0].put(3, 3, "Stattus"), '"Status" (closest: "Stattus")'),
+        (lambda google: google.books[BOOK].sheets[0].put(3, 4, "STATUS"), '"Status" (#3, column C), "STATUS" (#4, column D)'),
         (lambda google: google.books[BOOK].writers.clear(), f"share the spreadsheet with {ACCOUNT} as an editor"),
         (lambda google: google.faults.append(PROTECTED), f"let {ACCOUNT} edit the columns that we write"),
         (lambda google: google.faults.append(Fault("batchUpdate", times=9)), "writing"),
     ],
-    ids=["a missing column", "we may only see it", "protected columns", "trouble for nine tries"],
+    ids=["a missing column", "two columns of one name", "we may only see it", "protected columns", "trouble for nine tries"],
 )
 def test_what_keeps_us_from_writing_is_told_and_no_word_is_written(
     google: Google, sheet: Sheet, tmp_path: Path, happens: Callable[[Google], None], problem: str

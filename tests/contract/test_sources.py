@@ -29,7 +29,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import BadSourceError, Ending, MissingColumnsError, Source, SourceRefusedError
+from connectors.sources.contract import (
+    BadSourceError,
+    Ending,
+    MissingColumnsError,
+    RepeatedColumnsError,
+    Source,
+    SourceRefusedError,
+)
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.row_key import FeedName
@@ -108,9 +115,9 @@ def _left_behind(stand: Stand) -> list[Path]:
 @every_kind
 def test_cells_are_the_text_that_stands_there(kind: Kind, stand: Stand) -> None:
     cells = [cell for cell in HOSTILE if kind.accepts(cell)]
-    grid = [["id", "text"], *[[str(number), cell] for number, cell in enumerate(cells)]]
-    rows = _rows(opened(stand, grid, frozenset({"id", "text"})))
-    assert {row.cells["id"]: row.cells["text"] for row in rows} == {str(number): cell for number, cell in enumerate(cells)}
+    grid = [["ref", "text"], *[[str(number), cell] for number, cell in enumerate(cells)]]
+    rows = _rows(opened(stand, grid, frozenset({"ref", "text"})))
+    assert {row.cells["ref"]: row.cells["text"] for row in rows} == {str(number): cell for number, cell in enumerate(cells)}
     assert len(rows) == len(cells)
     assert not any(row.problems or row.is_gone for row in rows)
 
@@ -137,29 +144,41 @@ def test_columns_stand_in_the_order_of_the_source(stand: Stand) -> None:
 
 @every([kind for kind in KINDS if kind.is_grid])
 def test_columns_are_spelt_as_the_mapping_spells_them(stand: Stand) -> None:
-    source = opened(stand, [["START  date", "Title", "title"], ["1", "2", "3"]], frozenset({"Start Date", "title"}))
+    source = opened(stand, [["START  date", "Title", "note"], ["1", "2", "3"]], frozenset({"Start Date", "title"}))
     with source.read() as reading:
-        assert reading.columns == ("Start Date", "Title", "title")
-        assert next(reading.rows).cells["Start Date"] == "1"
+        assert reading.columns == ("Start Date", "title", "note")
+        assert (next(reading.rows).cells["Start Date"], reading.headers["title"]) == ("1", "Title")
+
+
+@every([kind for kind in KINDS if kind.is_grid])
+def test_a_reading_with_two_columns_for_one_name_stops_unless_the_name_is_not_used(stand: Stand) -> None:
+    for first, second in (("title", "title"), ("Tit le", " TITLE ")):
+        grid = [["ref", first, second], ["1", "internal", "Jazz"]]
+        with pytest.raises(RepeatedColumnsError) as caught, opened(stand, grid, frozenset({"ref", "title"})).read():
+            pytest.fail("the block was entered")
+        shown = [f'"{text.strip()}" (#{place}, column {letter})' for text, place, letter in ((first, 2, "B"), (second, 3, "C"))]
+        assert caught.value.columns == {"title": shown}
+        assert [row.cells["ref"] for row in _rows(opened(stand, grid, frozenset({"ref"})))] == ["1"]
+        assert [row.cells["#C"] for row in _rows(opened(stand, grid, frozenset({"#C"})))] == ["Jazz"]
 
 
 @every_kind
 def test_a_source_with_a_header_only_has_no_rows_and_is_whole(stand: Stand) -> None:
-    rows, is_whole, _ = _read(opened(stand, [["id"]]))
+    rows, is_whole, _ = _read(opened(stand, [["ref"]]))
     assert (rows, is_whole) == ([], True)
 
 
 @every_kind
 def test_blank_rows_are_rows(kind: Kind, stand: Stand) -> None:
-    rows = _rows(opened(stand, [["id", "text"], ["1", "x"], ["", ""], ["2", "y"]], frozenset({"id"})))
-    assert [row.cells["id"] for row in rows] == ["1", "", "2"]
+    rows = _rows(opened(stand, [["ref", "text"], ["1", "x"], ["", ""], ["2", "y"]], frozenset({"ref"})))
+    assert [row.cells["ref"] for row in rows] == ["1", "", "2"]
     if kind.first is not None:
         assert [row.location.number for row in rows] == list(range(kind.first, kind.first + 3))
 
 
 @every_kind
 def test_every_row_has_a_place_of_its_own_that_a_person_can_open(stand: Stand) -> None:
-    rows = _rows(opened(stand, [["id"], *[[str(number)] for number in range(50)]]))
+    rows = _rows(opened(stand, [["ref"], *[[str(number)] for number in range(50)]]))
     assert len({row.location.place for row in rows}) == 50
     assert all(row.location.place.strip() for row in rows)
     assert all(str(row.location.number) in row.location.place for row in rows if row.location.number)
@@ -167,7 +186,7 @@ def test_every_row_has_a_place_of_its_own_that_a_person_can_open(stand: Stand) -
 
 @every_kind
 def test_missing_columns_are_told_all_at_once_before_any_row(stand: Stand) -> None:
-    source = opened(stand, [["id", "titel", "ort"], ["1", "x", "y"]], frozenset({"id", "title", "start"}))
+    source = opened(stand, [["ref", "titel", "ort"], ["1", "x", "y"]], frozenset({"ref", "title", "start"}))
     with pytest.raises(MissingColumnsError) as caught, source.read():
         pytest.fail("the block was entered")
     assert caught.value.missing == ("start", "title")
@@ -178,18 +197,18 @@ def test_missing_columns_are_told_all_at_once_before_any_row(stand: Stand) -> No
 
 @every_kind
 def test_a_source_can_be_read_again(stand: Stand) -> None:
-    source = opened(stand, [["id"], ["1"], ["2"]])
+    source = opened(stand, [["ref"], ["1"], ["2"]])
     assert _rows(source) == _rows(source)
 
 
 @every_kind
 def test_equal_content_gives_an_equal_stamp_and_an_edit_another(stand: Stand) -> None:
-    source = opened(stand, [["id"], ["1"]])
+    source = opened(stand, [["ref"], ["1"]])
     with source.read() as first:
         list(first.rows)
     with source.read() as second:
         list(second.rows)
-    stand.put([["id"], ["1"], ["2"]])
+    stand.put([["ref"], ["1"], ["2"]])
     with source.read() as third:
         assert first.stamp == second.stamp
         assert third.stamp != first.stamp or not first.stamp
@@ -197,18 +216,18 @@ def test_equal_content_gives_an_equal_stamp_and_an_edit_another(stand: Stand) ->
 
 @every_kind
 def test_a_reading_left_early_or_to_the_end_closes_what_it_opened_and_leaves_no_file_behind(kind: Kind, stand: Stand) -> None:
-    source = opened(stand, [["id"], *[[f"x{number}"] for number in range(20_000 if kind.is_measured else 3_000)]])
+    source = opened(stand, [["ref"], *[[f"x{number}"] for number in range(20_000 if kind.is_measured else 3_000)]])
     with source.read() as reading:
         next(reading.rows)
         assert _left_open(stand) or not kind.is_measured
     assert (_left_open(stand), _left_behind(stand)) == ([], [])
-    _rows(opened(stand, [["id"], ["1"], ["2"]]))
+    _rows(opened(stand, [["ref"], ["1"], ["2"]]))
     assert (_left_open(stand), _left_behind(stand)) == ([], [])
 
 
 @every_kind
 def test_an_absent_source_is_refused_and_not_empty(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
-    source = opened(stand, [["id"]])
+    source = opened(stand, [["ref"]])
     stand.take_away()
     with caplog.at_level(logging.DEBUG), pytest.raises(SourceRefusedError) as caught, source.read():
         pytest.fail("the block was entered")
@@ -225,7 +244,7 @@ def test_a_source_without_a_header_is_bad_and_not_empty(stand: Stand) -> None:
 
 @every_kind
 def test_a_source_that_ends_in_the_middle_fails_and_never_just_ends(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
-    source = opened(stand, [["id", "text"], ["1", "x"], ["2", "long " * 20_000]], frozenset({"id", "text"}))
+    source = opened(stand, [["ref", "text"], ["1", "x"], ["2", "long " * 20_000]], frozenset({"ref", "text"}))
     stand.break_off()
     with caplog.at_level(logging.DEBUG), pytest.raises(SyncError) as caught:
         _rows(source)
@@ -250,7 +269,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(kind: Kind, stand: Stand) 
         pytest.skip("this process holds the look-alike's rows too; the kind's benchmark measures it from outside")
 
     def peak(count: int) -> int:
-        source = opened(stand, [["id", "text"], *[["1", "x" * 50]] * count])
+        source = opened(stand, [["ref", "text"], *[["1", "x" * 50]] * count])
         gc.collect()
         tracemalloc.start()
         with source.read() as reading:
@@ -265,34 +284,34 @@ def test_memory_does_not_grow_with_the_number_of_rows(kind: Kind, stand: Stand) 
 
 @every_incremental
 def test_a_later_reading_gives_what_changed_since_and_says_what_is_gone(stand: Stand) -> None:
-    first = [["id", "text"], ["1", "stays"], ["2", "edited"], ["3", "deleted"]]
-    columns = frozenset({"id", "text"})
+    first = [["ref", "text"], ["1", "stays"], ["2", "edited"], ["3", "deleted"]]
+    columns = frozenset({"ref", "text"})
     rows, is_whole, ending = _read(opened(stand, first, columns))
     assert (len(rows), is_whole, bool(ending.cursor)) == (3, True, True)
-    second = [["id", "text"], ["1", "stays"], ["2", "otherwise"], ["4", "new"]]
+    second = [["ref", "text"], ["1", "stays"], ["2", "otherwise"], ["4", "new"]]
     rows, is_whole, ending = _read(opened(stand, second, columns, since=ending.cursor))
     assert not is_whole
-    said = {row.cells["id"]: row.cells["text"] for row in rows if not row.is_gone}
+    said = {row.cells["ref"]: row.cells["text"] for row in rows if not row.is_gone}
     assert {"2": "otherwise", "4": "new"}.items() <= said.items() <= {"1": "stays", "2": "otherwise", "4": "new"}.items()
-    assert [row.cells["id"] for row in rows if row.is_gone] == ["3"]
+    assert [row.cells["ref"] for row in rows if row.is_gone] == ["3"]
     assert not [secret for secret in stand.secrets if secret in ending.cursor]
 
 
 @every_incremental
 def test_a_reading_of_nothing_new_keeps_a_cursor_to_go_on_from(stand: Stand) -> None:
-    grid = [["id", "text"], ["1", "stays"]]
-    columns = frozenset({"id", "text"})
+    grid = [["ref", "text"], ["1", "stays"]]
+    columns = frozenset({"ref", "text"})
     _, _, first = _read(opened(stand, grid, columns))
     _, _, second = _read(opened(stand, grid, columns, since=first.cursor))
     assert second.cursor
     rows, is_whole, _ = _read(opened(stand, [*grid, ["2", "late"]], columns, since=second.cursor))
     assert not is_whole
-    assert "2" in {row.cells["id"] for row in rows}
+    assert "2" in {row.cells["ref"] for row in rows}
 
 
 @every_incremental
 def test_a_cursor_that_means_nothing_to_the_source_leads_to_a_whole_reading(stand: Stand) -> None:
-    source = opened(stand, [["id", "text"], ["1", "stays"]], frozenset({"id", "text"}), since="what another program wrote")
+    source = opened(stand, [["ref", "text"], ["1", "stays"]], frozenset({"ref", "text"}), since="what another program wrote")
     rows, is_whole, ending = _read(source)
     assert (len(rows), is_whole, bool(ending.cursor)) == (1, True, True)
 
@@ -301,14 +320,14 @@ def test_a_cursor_that_means_nothing_to_the_source_leads_to_a_whole_reading(stan
 def test_a_source_without_cursors_reads_all_whatever_it_is_asked(kind: Kind, stand: Stand) -> None:
     if kind.is_incremental:
         pytest.skip("this kind has cursors")
-    rows, is_whole, ending = _read(opened(stand, [["id"], ["1"], ["2"]], since="an old cursor"))
+    rows, is_whole, ending = _read(opened(stand, [["ref"], ["1"], ["2"]], since="an old cursor"))
     assert (len(rows), is_whole) == (2, True)
     assert kind.knows_versions or not ending.cursor
 
 
 @every_versioned
 def test_a_source_that_has_not_changed_gives_no_row_and_one_that_has_all_of_them(stand: Stand) -> None:
-    grid = [["id"], ["1"], ["2"]]
+    grid = [["ref"], ["1"], ["2"]]
     _, _, first = _read(opened(stand, grid))
     again = open_source(stand.put(grid), stand.base, frozenset(), access=stand.access, since=first.cursor)
     rows, is_whole, second = _read(again)
@@ -324,13 +343,13 @@ def test_nothing_is_opened_before_a_source_is_read(tmp_path: Path) -> None:
     for kind in KINDS:
         (tmp_path / kind.name).mkdir()
         with kind.stand(tmp_path / kind.name) as stand:
-            spec = stand.put([["id"]])
+            spec = stand.put([["ref"]])
             stand.take_away()
             open_source(spec, stand.base, frozenset({"anything"}), access=stand.access)
 
 
 BOOK = FeedScope(DESTINATION, FeedName("agenda"))
-COLUMNS = ["id", "text"]
+COLUMNS = ["ref", "text"]
 NAMES = frozenset(COLUMNS)
 ROOT = Path(__file__).parents[2]
 
@@ -477,5 +496,5 @@ def test_a_feeds_rules_for_cells_pass_on_what_a_reading_says_of_itself(desk: Des
         rows = list(reading.rows)
         assert not reading.is_whole
         assert reading.ending().cursor
-    assert {row.cells["id"]: row.cells["text"] for row in rows if not row.is_gone}["2"] == ""
-    assert [row.cells["id"] for row in rows if row.is_gone] == ["3"]
+    assert {row.cells["ref"]: row.cells["text"] for row in rows if not row.is_gone}["2"] == ""
+    assert [row.cells["ref"] for row in rows if row.is_gone] == ["3"]

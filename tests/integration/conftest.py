@@ -55,4 +55,4 @@ def put(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., None]]:
     (tmp_path / "org").mkdir()
     with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
         desk.env.update(stand.environment)
-        yield lambda **titles: stand.put([["id", "text"], *titles.items()])
+        yield lambda **titles: stand.put([["ref", "text"], *titles.items()])

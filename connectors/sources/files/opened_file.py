@@ -27,7 +27,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, TypeVar
 from xml.parsers import expat
 
-from connectors.sources.contract import BadSourceError, CutOffError, MissingColumnsError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, ColumnsError, CutOffError, SourceUnavailableError
 from mappings.errors import ConfigError
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class OpenedFile:
         """
         try:
             yield
-        except (BadSourceError, MissingColumnsError):
+        except (BadSourceError, ColumnsError):
             self._check()
             raise
         self._check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,6 +15,7 @@ from pathlib import Path
 from connectors.sources.contract import REAL_CLOCK, Clock, Ending, OpenReading, Reading, SourceUnavailableError, unchanged
 from connectors.sources.files.choice import FileChoice, Files, FoundFile, LocalFiles, stamp_of_files
 from connectors.sources.files.opened_file import OpenStored
+from connectors.sources.rows import BESIDE
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import TheseDays, is_address, is_dated, is_pattern, is_web_address
@@ -94,7 +95,8 @@ def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], s
         with _opened_together(files, choice, read_as) as (present, parts), closing(_rows(parts, present)) as rows:
             stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
             has_known_end = all(part.has_known_end for part in parts)
-            yield Reading(present, rows, stamp, ending=lambda: Ending(version), has_known_end=has_known_end)
+            ending = partial(Ending, version)
+            yield Reading(present, rows, stamp, ending=ending, has_known_end=has_known_end, headers=_headers(parts))
 
 
 @contextmanager
@@ -134,6 +136,7 @@ def _read_deliveries(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...],
                 rows,
                 is_whole=False,
                 ending=lambda: Ending(NO_FILES + "".join(sorted(covered)), notices),
+                headers=_headers(parts),
             )
 
 
@@ -152,6 +155,16 @@ class FilePart:
     columns: tuple[str, ...]
     stamp: str
     has_known_end: bool
+    headers: Mapping[str, str]
+
+
+def _headers(parts: Sequence[FilePart]) -> Mapping[str, str]:
+    """Return the names of each column in the files."""
+    found: dict[str, dict[str, None]] = {}
+    for part in parts:
+        for column, text in part.headers.items():
+            found.setdefault(column, {})[text] = None
+    return {column: BESIDE.join(texts) for column, texts in found.items()}
 
 
 @contextmanager
@@ -177,7 +190,8 @@ def _opened_together(
                 day = "" if file.day is None or has_dated_names else file.day.isoformat()
                 place = f"{file.label.rpartition('/')[0] or day}/".lstrip("/")
                 folder = place if has_unique_places or names[file.name] > 1 else ""
-                parts.append(FilePart(file, read, folder, reading.columns, reading.stamp, reading.has_known_end))
+                known = reading.columns, reading.stamp, reading.has_known_end, reading.headers
+                parts.append(FilePart(file, read, folder, *known))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
 
 

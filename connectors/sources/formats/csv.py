@@ -15,14 +15,14 @@ from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     DELIMITERS,
     LARGEST_CELL,
-    ColumnRequest,
     RowChecks,
     read_header,
     replaced_bytes,
     short,
-    wanted_columns,
+    table_columns,
     within_limits,
 )
+from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
@@ -69,12 +69,13 @@ def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnReques
             encoding = chosen_encoding(file.stream, spec.encoding)
             lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
             records = _CsvRecords(lines, file.name, spec)
-            present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
-            columns = wanted_columns(present, asked, file.name, spec.delimiter)
+            texts = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
+            columns = table_columns(texts, asked, file.name, delimiter=spec.delimiter)
         rejects_short = spec.short_rows == "reject"
         checks = RowChecks(spec, columns.names, asked.columns, spec.encoding, spec.delimiter, rejects_short)
         rows = within_limits(PlainRows(records.rows(checks, file), columns.names, file.name), spec)
-        yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
+        reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end, headers=columns.headers)
+        yield reading.with_empty(columns.absent)
 
 
 class _CsvRecords:

@@ -17,8 +17,9 @@ from typing import Any
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.formats.records import OWN_TEXT, Record, read_record_file
-from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, has_undecodable
+from connectors.sources.formats.records import OWN_TEXT, Record, Repeated, read_record_file
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
 
@@ -27,6 +28,11 @@ _LISTS = frozenset({"CATEGORIES", "RESOURCES", "EXDATE", "RDATE"})
 _RAW = frozenset({"URL", "RRULE", "EXRULE", "ATTACH", "GEO", "ORGANIZER", "ATTENDEE", "DURATION", "SEQUENCE", "PRIORITY"})
 _OF_CALENDAR = frozenset({"X-WR-TIMEZONE", "X-WR-CALNAME", "METHOD"})
 _TEXTS = frozenset({"UID", "SUMMARY", "DESCRIPTION", "LOCATION", "STATUS", "COMMENT", "CONTACT", "CLASS", "TRANSP"})
+_ONCE = frozenset(
+    {*_TEXTS, *_OF_CALENDAR, "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "CREATED", "LAST-MODIFIED", "DTSTAMP"}
+    | {"GEO", "ORGANIZER", "PRIORITY", "SEQUENCE", "URL"}
+) - {"COMMENT", "CONTACT"}
+"""Properties that an event or a calendar may have once (RFC 5545, section 3.6.1)."""
 
 ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS, *_RAW, *_OF_CALENDAR, *_TEXTS})
 """Columns that always exist even if no event has them: the RFC's properties, nearly all of which are optional."""
@@ -155,7 +161,7 @@ class _Component:
             if self.size > LARGEST_RECORD:
                 return f"the event of line {self.line} is longer than {LARGEST_RECORD // 2**20} million characters"
             _put(self.properties, word, parameters, text)
-        elif self.name == "VCALENDAR" and word in _OF_CALENDAR and word not in self.properties:
+        elif self.name == "VCALENDAR" and word in _OF_CALENDAR:
             if len(line) > _LONGEST_OF_CALENDAR:
                 return f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters"
             _put(self.properties, word, parameters, text)
@@ -209,6 +215,9 @@ def _put(record: dict[str, Any], word: str, parameters: dict[str, str], text: st
     known = record.get(word)
     if known is None:
         record[word] = {OWN_TEXT: parts if word in _LISTS else parts[0], **parameters}
+    elif word in _ONCE:
+        if known != {OWN_TEXT: parts[0], **parameters}:
+            known[OWN_TEXT] = Repeated.of(word, known[OWN_TEXT], parts[0])
     elif isinstance(known[OWN_TEXT], list):
         known[OWN_TEXT] += parts
     else:

@@ -17,7 +17,8 @@ from connectors.sources.contract import BadSourceError, CutOffError, EmptySource
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
 from connectors.sources.formats.records import JsonParser, Record, TooWideError, read_record_file, refuse_many_values
-from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, short
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, short
+from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
 

@@ -10,20 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, Reading
+from connectors.sources.contract import BadSourceError, MissingColumnsError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
-from connectors.sources.rows import (
-    LONGEST_NAME,
-    MOST_COLUMNS,
-    MOST_VALUES,
-    ColumnRequest,
-    MatchedColumns,
-    checked_row,
-    has_undecodable,
-    matched,
-    short,
-    wanted_columns,
-)
+from connectors.sources.rows import BESIDE, LONGEST_NAME, MOST_VALUES, checked_row, has_undecodable, short
+from mappings.columns import MOST_COLUMNS, ColumnRequest
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
@@ -71,6 +61,16 @@ class Repeated(str):
     __slots__ = ("name",)
     name: str
 
+    @classmethod
+    def of(cls, name: str, first: object, last: object) -> Repeated:
+        """Return both values."""
+        try:
+            found = cls(short(f"{text_of(first)}{BESIDE}{text_of(last)}"))
+        except TooDeepError:
+            found = cls()
+        found.name = name
+        return found
+
 
 class JsonParser(json.JSONDecoder):
     """Parses JSON texts. `has_repeats`: since it was last reset, a name had two different values in one object."""
@@ -109,11 +109,7 @@ class JsonParser(json.JSONDecoder):
             # Equal values are no conflict.
             if type(value) is not type(last[name]) or value != last[name]:
                 self.has_repeats = True
-                try:
-                    found[name] = Repeated(short(f"{text_of(value)} | {text_of(last[name])}"))
-                except TooDeepError:
-                    found[name] = Repeated()
-                found[name].name = name
+                found[name] = Repeated.of(name, value, last[name])
         return found
 
 
@@ -176,7 +172,8 @@ class Flattener:
             for key, inner in value.items():
                 self._put(found, (f"{path}.{key}" if path else key) if key else path or "#text", inner, depth + 1)
         else:
-            found[path] = value
+            # `{"a": {"b": 1}, "a.b": 2}`: both are the column `a.b`.
+            found[path] = value if found.get(path, value) == value else Repeated.of(path, found[path], value)
 
     def text(self, column: str, value: Any) -> str:
         """Return the cell for a value; raises TooDeepError."""
@@ -276,27 +273,31 @@ ReadRecords = Callable[[OpenedFile], Generator[Record]]
 @contextmanager
 def read_record_file(spec: RecordSource, open_stored: OpenStored, asked: ColumnRequest, read: ReadRecords) -> Iterator[Reading]:
     """Read a file of records under the contract of `Source.read`. A column that no record has is missing, unless there are no
-    records.
+    records. A record in which several names answer to one of the mapping is rejected.
     """
     with opened(open_stored, spec.member) as file:
         flattener = Flattener(picks_among(asked.columns), spec.join_lists)
         with file.detect_change():
             with closing(read(file)) as records:
-                present = _present(records, flattener, asked)
-            missing = MatchedColumns((), (), tuple(asked.columns))
-            columns = wanted_columns(present, asked, file.name) if present else missing
+                headers = _headers(records, flattener, asked)
+            lacking = asked.columns.difference(headers)
+            if headers and (missing := lacking - asked.optional):
+                present = [name for names in headers.values() for name in names]
+                taken = [name for column in asked.columns for name in headers.get(column, ())]
+                raise MissingColumnsError(file.name, missing, present, taken=taken)
         file.stream.seek(0)
         with closing(read(file)) as records:
-            pairs = tuple(zip(columns.names, present, strict=True))
-            rows = _rows(records, flattener, pairs, asked.columns, spec.encoding or ("utf-8",))
+            rows = _rows(records, flattener, tuple(headers), asked, spec.encoding or ("utf-8",))
             # The other formats have an end of their own.
             has_known_end = file.has_known_end or not isinstance(spec, NdjsonSource)
-            reading = Reading(columns.names, file.whole(rows), file.stamp, has_known_end=has_known_end)
-            yield reading.with_empty(columns.absent)
+            shown = {column: BESIDE.join(names) for column, names in headers.items()}
+            reading = Reading(tuple(headers), file.whole(rows), file.stamp, has_known_end=has_known_end, headers=shown)
+            yield reading.with_empty(tuple(sorted(lacking)))
 
 
-def _present(records: Iterable[Record], flattener: Flattener, asked: ColumnRequest) -> Sequence[str]:
-    present: dict[str, None] = {}
+def _headers(records: Iterable[Record], flattener: Flattener, asked: ColumnRequest) -> Mapping[str, Collection[str]]:
+    """Return the columns of the first records, and of more while one is missing, each with its names there."""
+    spell, present = asked.speller(), dict[str, None]()
     for number, record in enumerate(records, start=1):
         try:
             present |= dict.fromkeys(flattener.values(record.value))
@@ -307,32 +308,42 @@ def _present(records: Iterable[Record], flattener: Flattener, asked: ColumnReque
         if len(present) > MOST_COLUMNS:
             message = f"the records have more than {MOST_COLUMNS} different names, too many for columns"
             raise BadSourceError(str(record.origin), message, hint=_HINT)
-        if number % _SAMPLE == 0 and not matched(tuple(present), asked).missing:
+        if number % _SAMPLE == 0 and not (asked.columns - asked.optional).difference(map(spell, present)):
             break
-    return tuple(present)
+    headers: dict[str, dict[str, None]] = {}
+    for name in present:
+        headers.setdefault(spell(name), {})[name] = None
+    return headers
 
 
 def _rows(
-    records: Iterable[Record],
-    flattener: Flattener,
-    pairs: Sequence[tuple[str, str]],
-    wanted: frozenset[str],
-    encodings: Sequence[str],
+    records: Iterable[Record], flattener: Flattener, columns: Sequence[str], asked: ColumnRequest, encodings: Sequence[str]
 ) -> Iterator[SourceRow]:
-    """Yield a row for each record. `pairs`: each column in the mapping's spelling and in the records'."""
+    """Yield a row for each record."""
+    spell, wanted, blank = asked.speller(), asked.columns, dict.fromkeys(columns, "")
     for record in records:
-        problem, values = record.problem, dict[str, Any]()
+        cells, names, problems, has_repeats = blank.copy(), dict[str, str](), dict[str, Reason](), record.has_repeats
         try:
             values = flattener.values(record.value)
-            cells = {name: flattener.text(key, values.get(key, "")) for name, key in pairs}
+            for name, value in values.items():
+                column, has_repeats = spell(name), has_repeats or isinstance(value, Repeated)
+                if column not in blank or column in problems:
+                    continue
+                text = flattener.text(name, value)
+                if column in names:
+                    text = short(f"{short(cells[column])}{BESIDE}{text}")
+                    hint = f'"{names[column]}" and "{name}" both answer to the name "{column}": use one of them in each record'
+                    problems[column] = Reason(ReasonCode.BAD_TEXT, "", column, text, hint)
+                cells[column], names[column] = text, name
         except (TooDeepError, TooWideError) as error:
-            cells, values = {name: "" for name, _ in pairs}, {}
-            problem = f"the record cannot be read: {error}"
+            values, cells = {}, blank
+            problems = {"": Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), f"the record cannot be read: {error}")}
+        if record.problem:
+            problems = {"": Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), record.problem)}
+        reasons = tuple(problems.values())
         text = "".join(cells.values())
-        if problem or record.has_repeats or "\0" in text or has_undecodable(text):
-            reasons = (Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem),) if problem else ()
+        if reasons or has_repeats or "\0" in text or has_undecodable(text):
             row = checked_row(record.origin, cells, wanted, encodings, reasons)
-            spelt = {name: values[key] for name, key in pairs if key in values} if record.has_repeats else {}
-            yield with_repeats(row, spelt, wanted)
+            yield with_repeats(row, {spell(name): value for name, value in values.items()}, wanted) if has_repeats else row
         else:
             yield SourceRow(record.origin, cells)

@@ -11,7 +11,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Literal
 
-from connectors.sources.rows import RowChecks, column_number, read_header
+from connectors.sources.rows import RowChecks, read_header
+from mappings.columns import column_names, column_number
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import GridSource
@@ -214,7 +215,7 @@ class SheetTop:
         """
         copied = (SheetRow(row.number, [*row.cells], row.faults, {**row.links}) for row in self.rows)
         rows = whole_rows(copied, Area(), self.merged if is_spread else ())
-        columns = read_header(spec.header, self.name, lambda: cells_of(next(rows, None)))
+        columns = column_names(read_header(spec.header, self.name, lambda: cells_of(next(rows, None))))
         below = list(rows)
         links = {f"{name}{LINK}": at for at, name in enumerate(columns) if any(_leads_elsewhere(row, at) for row in below)}
         made = source_rows(iter(below), "", spec, columns, frozenset(), links)

@@ -26,16 +26,12 @@ from connectors.sources.formats.xml import XmlParser
 from connectors.sources.rows import (
     LARGEST_CELL,
     MOST_VALUES,
-    ColumnRequest,
-    column_letters,
-    column_number,
-    folded,
-    link_columns,
     read_header,
     short,
-    wanted_columns,
+    table_columns,
     within_limits,
 )
+from mappings.columns import ColumnRequest, column_letters, column_number, folded
 from mappings.spec.source import WorkbookSource
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -168,12 +164,12 @@ def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRe
             merged = [Area.of(ref) for ref in refs if ":" in ref] if spec.merged == "spread" else []
             linked = package.links(part) if asked.has_links else None
             stored = grid.whole_rows(_stored_rows(package, part, area, linked), area, merged)
-            present = read_header(spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
-            links = link_columns(present, asked)
-            columns = wanted_columns(present, asked.without(links), name)
+            texts = read_header(spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
+            columns = table_columns(texts, asked, name, left=area.left, has_links=True)
         place = f"{sheet}!{column_letters(area.left)}"
-        rows = grid.source_rows(stored, place, spec, columns.names, asked.columns, links)
-        reading = Reading((*columns.names, *links), file.whole(within_limits(rows, spec)), file.stamp)
+        rows = grid.source_rows(stored, place, spec, columns.names, asked.columns, columns.links)
+        read = file.whole(within_limits(rows, spec))
+        reading = Reading((*columns.names, *columns.links), read, file.stamp, headers=columns.headers)
         yield reading.with_empty(columns.absent)
 
 

@@ -49,16 +49,9 @@ from connectors.sources.google_sheets.spreadsheet import (
     plain_value,
     quoted,
 )
-from connectors.sources.rows import (
-    ColumnRequest,
-    column_letters,
-    folded,
-    link_columns,
-    read_header,
-    wanted_columns,
-    within_limits,
-)
+from connectors.sources.rows import read_header, table_columns, within_limits
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
+from mappings.columns import ColumnRequest, column_letters, folded
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import CELL_RANGE
@@ -219,7 +212,7 @@ class SheetCopy:
         return whole_rows(rows, self.part.area, merged)
 
     def header(self, name: str) -> tuple[tuple[str, ...], int]:
-        """Return the columns' names, and how many rows were read to find them."""
+        """Return the texts of the header, and how many rows were read to find them."""
         rows, count = self.rows(), 0
 
         def next_row() -> list[str] | None:
@@ -365,12 +358,11 @@ def _read(
     header = copy.header(name)
     settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
     given = {column: settings[column] for column in sorted(asked.columns & settings.keys() - set(map(folded, header[0])))}
-    links = link_columns(header[0], asked)
-    columns = wanted_columns(header[0], asked.without({*given, *links}), name)
+    columns = table_columns(header[0], asked.without(given), name, left=part.area.left, has_links=True)
     # What a formula computes may spill into the part from beside it: so the whole tab is searched.
     if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
         version = ""
-    read = {*links.values(), *([0] if spec.comment else ())}
+    read = {*columns.links.values(), *([0] if spec.comment else ())}
     used = [place for place, column in enumerate(columns.names) if column in asked.columns or place in read]
 
     def rows() -> Iterator[SourceRow]:
@@ -379,14 +371,15 @@ def _read(
             if copy.header(name) != header:
                 raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
         stored = islice(copy.rows(), header[1], None)
-        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns, links)
+        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns, columns.links)
 
     def ending() -> Ending:
         again = f"{copy.part.tab.title} was edited while we read it, so it was read {copy.tries + 1} times"
         return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
     stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
-    reading = Reading((*columns.names, *links), within_limits(rows(), spec), stamp, ending=ending)
+    names = (*columns.names, *columns.links)
+    reading = Reading(names, within_limits(rows(), spec), stamp, ending=ending, headers=columns.headers)
     return _with_settings(reading.with_empty(columns.absent), given)
 
 

@@ -35,8 +35,8 @@ from connectors.sources.contract import (
     SourceUnavailableError,
 )
 from connectors.sources.formats.records import NumberText
-from connectors.sources.rows import folded
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
+from mappings.columns import folded
 from mappings.errors import ConfigError, SyncError
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, RepeatedColumnsError
 from connectors.sources.formats.records import NumberText
-from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import NO_SALESFORCE
+from mappings.columns import ColumnRequest
 from mappings.errors import ConfigError, PermanentError
 from mappings.spec.soql import FieldTest, Query
 from mappings.spec.source import SalesforceSource
@@ -29,6 +29,7 @@ COMPOUND = frozenset({"address", "location"})
 """The types of fields that are several in one; they are asked for by their parts."""
 
 _ADVICE = "check the API names in Salesforce's set-up; fields that the user may not see are missing"
+_ONE_FIELD = "name the field that is meant in the mapping, and leave the others out of `source.columns`"
 _NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?", re.ASCII)
 _RELATIVE_DATE = re.compile(r"[A-Z][A-Z_]{3,40}(?::\d{1,5})?", re.ASCII)
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
@@ -192,6 +193,7 @@ def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) 
     """Select the fields of an object that a mapping needs.
 
     Raises:
+        RepeatedColumnsError: several fields answer to a name.
         MissingColumnsError: the object lacks fields, or hides them; all of them.
         ConfigError: values of `where` do not suit their fields, or the records cannot be read incrementally.
     """
@@ -230,6 +232,7 @@ def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selectio
     """Return what an author's own query selects; fields that the org does not describe have no type.
 
     Raises:
+        RepeatedColumnsError: several of its columns answer to a name.
         MissingColumnsError: the query lacks columns that the mapping reads.
     """
 
@@ -246,13 +249,17 @@ def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selectio
         shape = Shape(query.object)
     spelt = {name.lower(): (name, number) for number, name in enumerate(query.columns)}
     cells = dict(spelt.values())
-    missing, absent = list[str](), list[str]()
+    missing, absent, repeated = list[str](), list[str](), dict[str, list[str]]()
     for name in sorted(asked.columns):
-        found = next((spelt[one.lower()] for one in (name, *asked.aliases.get(name, ())) if one.lower() in spelt), None)
-        if found is None:
-            (absent if name in asked.optional else missing).append(name)
+        found = dict(spelt[one.lower()] for one in (name, *asked.aliases.get(name, ())) if one.lower() in spelt)
+        if len(found) > 1:
+            repeated[name] = [f'"{column}"' for column in found]
+        elif found:
+            cells.setdefault(name, *found.values())
         else:
-            cells.setdefault(name, found[1])
+            (absent if name in asked.optional else missing).append(name)
+    if repeated:
+        raise RepeatedColumnsError("the query", repeated, advice=_ONE_FIELD)
     if missing:
         raise MissingColumnsError("the query", missing, query.columns, advice="name them in the query, after SELECT")
     return Selection(query.object, tuple(map(column_of, query.columns)), tuple(cells.items()), absent=tuple(absent))
@@ -261,21 +268,25 @@ def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selectio
 def _columns(
     spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes, shape: Shape
 ) -> tuple[dict[str, Column], list[str], list[str]]:
-    """Return the columns by their cells' names, `fields` first; the missing names, and the absent optional ones."""
+    """Return the columns by their cells' names, `fields` first; the missing names, and the absent optional ones.
+
+    Raises:
+        RepeatedColumnsError: several fields or child rows answer to a name.
+    """
     children = {name.lower(): column for name in spec.children for column in _child_columns(spec, shapes, shape, name)}
-    found, missing, absent = dict[str, Column](), list[str](), list[str]()
+    found, missing, absent, repeated = dict[str, Column](), list[str](), list[str](), dict[str, list[str]]()
     for name in dict.fromkeys((*spec.fields, *spec.children, *sorted(asked.columns))):
-        aliases = asked.aliases.get(name, ())
-        column = next((children[one.lower()] for one in (name, *aliases) if one.lower() in children), None)
-        if column is None:
-            # The field of exactly the name, else of the first alias there is, else one that differs in case only.
-            column = shapes.find(shape, name)
-            if column is None or column.path != name:
-                column = next(filter(None, (shapes.find(shape, one) for one in aliases)), column)
-        if column:
-            found[name] = column
+        names = (name, *asked.aliases.get(name, ()))
+        answers = [children.get(one.lower()) or shapes.find(shape, one) for one in names]
+        columns = {column.path: column for column in answers if column}
+        if len(columns) > 1:
+            repeated[name] = [f'"{path}"' for path in columns]
+        elif columns:
+            found[name] = columns.popitem()[1]
         else:
             (absent if name in asked.optional else missing).append(name)
+    if repeated:
+        raise RepeatedColumnsError(shape.name, repeated, advice=_ONE_FIELD)
     return found, missing, absent
 
 

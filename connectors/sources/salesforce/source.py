@@ -22,7 +22,6 @@ import requests
 import urllib3
 
 from connectors.sources.contract import REAL_CLOCK, Access, BadSourceError, Clock, Ending, Reading, SourceUnavailableError
-from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import DAY_SPENT_S, NO_SALESFORCE, POLICY, LocatorLostError, Org, Page, SlowQueryError
 from connectors.sources.salesforce.query import (
     COMPOUND,
@@ -39,6 +38,7 @@ from connectors.sources.salesforce.query import (
     utc_text,
 )
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
+from mappings.columns import ColumnRequest
 from mappings.errors import SyncError
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.soql import parse_query
@@ -123,7 +123,9 @@ def read_salesforce(
             records.plan()
         with closing(records.rows()) as rows:
             in_shape = in_known_shape(rows, spec.place, "Salesforce")
-            yield Reading(selection.names, in_shape, "", not records.before, records.ending).with_empty(selection.absent)
+            headers = {name: selection.columns[number].path for name, number in selection.cells}
+            reading = Reading(selection.names, in_shape, "", not records.before, records.ending, headers=headers)
+            yield reading.with_empty(selection.absent)
 
 
 def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:

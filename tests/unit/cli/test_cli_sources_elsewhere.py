@@ -52,6 +52,14 @@ def test_check_live_names_what_is_renamed_misspelt_or_missing_with_the_nearest(d
     places.sheet.put(3, 9, "Problems seen")
     told = live(desk, "demo-sheet", code=0)["sheet", "write_back"]
     assert (told["severity"], '"Problem" (closest: "Problems seen")' in told["told"]) == ("warning", True)
+    places.sheet.put(3, 9, "Problem")
+    places.sheet.put(3, 10, "PROBLEM")
+    told = live(desk, "demo-sheet", code=0)["sheet", "write_back"]
+    assert (told["severity"], '"Problem" (#9, column I), "PROBLEM" (#10, column J)' in told["told"]) == ("warning", True)
+    places.sheet.put(3, 11, "TITLE")
+    told = live(desk, "demo-sheet")["sheet", "source"]
+    assert (told["severity"], '"Title" (#2, column B), "TITLE" (#11, column K)' in told["told"]) == ("error", True)
+    places.sheet.put(3, 11, None)
     places.sheet.put(3, 2, "Titel")
     desk.mapping((FEEDS / "demo-salesforce.yaml").read_text("utf-8").replace("Genres__c", "Genre__c"), "demo-salesforce.yaml")
     answers = live(desk)

@@ -86,7 +86,7 @@ MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "R
         (NOTES, {"range": "B2"}, "title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
         (NOTES, {"range": "B:C"}, "Programme|of May / 2 title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
         (NOTES, {"range": "Block"}, "title|note / 3 Jazz|x / 4 Rock|y"),
-        (HEADERS, EVENT, "Event id|Event title|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y"),
+        (HEADERS, EVENT, "Event id|Event title#1|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y"),
         (BLANK, {}, "id|title / 2 1|Jazz / 3 | / 4 | / 5 3|"),
         (MERGED, {}, "day|title / 2 2026-05-03|Jazz / 3 |Rock / 4 |Folk"),
         (MERGED, {"merged": "spread"}, "day|title / 2 2026-05-03|Jazz / 3 2026-05-03|Rock / 4 |Folk"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
-from connectors.sources.contract import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, RepeatedColumnsError
 from connectors.sources.formats.sheet_grid import CellFault, number_format, plain_number
 from connectors.sources.formats.xlsx import CellTexts
 from mappings.outcome import SourceRow
@@ -206,6 +206,11 @@ def test_a_column_that_is_called_so_is_no_link_and_one_without_a_text_is_missing
     assert column(rows_of(tmp_path, "title.link", kind="xlsx", path="a.xlsx"), "title.link") == ["mine"]
     with pytest.raises(MissingColumnsError, match=r'lacks the column "titel.link" \(closest: "title'):
         rows_of(tmp_path, "titel.link", kind="xlsx", path="a.xlsx")
+    write_xlsx(tmp_path / "b.xlsx", [["", "note", "title", "Title"], ["", "x", "Jazz", "mine"]])
+    with pytest.raises(RepeatedColumnsError) as repeated:
+        rows_of(tmp_path, "title.link", "title", kind="xlsx", path="b.xlsx", range="B1:D2")
+    both = ['"title" (#2, column C)', '"Title" (#3, column D)']
+    assert repeated.value.columns == {"title.link": both, "title": both}
     for source in ({"kind": "csv", "path": "a.csv"}, {"kind": "json", "path": "a.json"}):
         (tmp_path / "a.csv").write_text("title\nJazz\n", "utf-8")
         (tmp_path / "a.json").write_text('[{"title": "Jazz"}]', "utf-8")

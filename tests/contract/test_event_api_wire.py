@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import httpx
@@ -144,7 +144,7 @@ def test_no_redirect_takes_the_key_elsewhere(status: int) -> None:
     (verdict,), seen = delivered(says(answer))
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, RedirectRefusedError)
-    assert (verdict.is_unanswered, len(seen.requests)) == (True, 1)
+    assert (verdict.copies, len(seen.requests)) == (1, 1)
     assert [word in str(verdict.cause) for word in ("/x", "token", SECRET)] == [True, False, False]
 
 
@@ -296,3 +296,25 @@ def test_a_second_copy_of_an_answer_is_not_believed_to_be_the_answer_to_the_next
     assert len({verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)}) == 2
     assert len(seen.requests) <= 3
     assert most == 3 or [verdict.copies for verdict in verdicts if isinstance(verdict, Receipt)] == [1, most]
+
+
+async def answers_with_the_title_of(title: str, event_id: int, writer: asyncio.StreamWriter) -> bool:
+    body = b'{"doc":{"id":%d,"title":"%b"}}' % (event_id, title.encode())
+    return await says(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))(writer)
+
+
+@pytest.mark.parametrize("is_believed", [False, True], ids=["the service then answers well", "the service always says so"])
+def test_an_answer_with_the_title_of_another_row_is_asked_again_over_a_new_connection(*, is_believed: bool) -> None:
+    """A service that changes titles says the same again, with the same id."""
+    rows = [replace(intent(number=number), body=b'{"title":"%b"}' % title) for number, title in enumerate((b"Jazz", b"Blues"))]
+    own, others = (partial(answers_with_the_title_of, *answer) for answer in (("Jazz", 71), ("Jazz", 72)))
+    well = others if is_believed else partial(answers_with_the_title_of, "Blues", 73)
+
+    async def main() -> tuple[list[Verdict], Seen]:
+        async with server(own, others, well) as (url, seen), opened(url, in_flight=1) as http:
+            api = wired(http, attempts=3)
+            return [await api.deliver(row) for row in rows], seen
+
+    verdicts, seen = run(main)
+    assert [verdict.event_id for verdict in verdicts if isinstance(verdict, Receipt)] == [71, 72 if is_believed else 73]
+    assert (len(seen.requests), seen.connections) == (3, 2)

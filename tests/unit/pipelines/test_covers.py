@@ -109,7 +109,7 @@ def test_a_row_waits_for_its_image_where_the_service_is_to_blame_and_goes_withou
     assert "".join(type(fate).__name__[0] for fate in fates) == kinds
     assert [isinstance(fate, EventBody) and fate.missing is not None for fate in fates[1:2]] in ([], [True])
     postponed = [fate for fate in fates if isinstance(fate, Postponed)]
-    assert all((one.attempts, one.is_unanswered) == (0, False) for one in postponed)
+    assert all((one.attempts, one.copies) == (0, 0) for one in postponed)
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,8 @@ def _load_definitions(
         _Feed(
             mapping,
             feed_assets(mapping, open_run_context, settings.state_kind),
-            feed_schedules(mapping) if mapping.feed not in together else [],
-            [*feed_sensors(mapping, settings.access), *shard_sensors(mapping, open_run_context)],
+            feed_schedules(mapping, open_run_context) if mapping.feed not in together else [],
+            [*feed_sensors(mapping, settings.access, open_run_context), *shard_sensors(mapping, open_run_context)],
         )
         for mapping in folder.feeds
     ]

@@ -29,6 +29,7 @@ from pipelines.orchestration.dagster_private import (
     RUN_KEY_TAG,
     WILL_RETRY_TAG,
     RunFailureReason,
+    origin_tags,
 )
 from pipelines.orchestration.run_tags import at_work, feeds_of, records_of, tag_of
 from pipelines.orchestration.webserver import launch_config
@@ -58,11 +59,11 @@ _AT_ONCE = 200
 _LOOK_BACK = timedelta(days=1)
 
 
-def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
+def feed_schedules(mapping: FeedMapping, open_run_context: OpenContext) -> list[dg.ScheduleDefinition]:
     """Build a feed's schedule, if it has one: on from the start, in its own time zone, never two runs at once."""
 
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return at_work(context.instance, mapping.feed) or dg.RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
+        return at_work(context.instance, mapping.feed, open_run_context) or dg.RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
     return schedules_of_job(names.job_of(mapping.feed), mapping.schedule, tick)
 
@@ -79,7 +80,7 @@ def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> li
             execution_timezone=schedule.timezone,
             execution_fn=tick,
             default_status=dg.DefaultScheduleStatus.RUNNING,
-            description="Runs the feed, unless its last run has not ended.",
+            description="Runs the feed, unless a run of it is at work.",
         )
     ]
 
@@ -97,14 +98,14 @@ def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
         return None
 
 
-def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
+def feed_sensors(mapping: FeedMapping, access: Access, open_run_context: OpenContext) -> list[dg.SensorDefinition]:
     """Build the sensor that probes a feed's source at the interval of its schedule, if it has one; on from the start."""
     schedule = mapping.schedule
     if schedule is None or schedule.look_every_s is None:
         return []
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        busy = at_work(context.instance, mapping.feed)
+        busy = at_work(context.instance, mapping.feed, open_run_context)
         if busy is not None:  # The cursor stays, so that a file that comes while a run is at work is seen by a later tick.
             return busy
         try:
@@ -378,8 +379,8 @@ def history_definitions() -> dg.Definitions:
 
 
 def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
-    """Delete the ended runs that began before a moment; yield their ids."""
-    old = dg.RunsFilter(statuses=ENDED, created_before=before)
+    """Delete the ended runs of our code location that began before a moment; yield their ids."""
+    old = dg.RunsFilter(statuses=ENDED, created_before=before, tags=origin_tags())
     while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
         for record in runs:
             run_id = record.dagster_run.run_id

@@ -1,4 +1,4 @@
-"""Tags by which Dagster's runs name their feeds, and the runs of a feed, found by them."""
+"""Tags by which Dagster's runs name their feeds; the runs of a feed, found by them; the feeds at work."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX
-from pipelines.run.context import BACKFILL
+from pipelines.run.context import BACKFILL, OpenContext, was_launched_by
+from state.queries import held_leases
 
-AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-"""Statuses of a run at work. `NOT_STARTED` is missing: a process that died before its run began leaves it so for ever."""
+WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING)
+BEGUN = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+"""Statuses of a run that may be at work, by whether a lease shows it. `NOT_STARTED` is missing: a process that died before its run
+began leaves it so for ever.
+"""
 
 
 def feed_tags(feeds: Sequence[str]) -> Mapping[str, str]:
@@ -48,16 +53,42 @@ def records_of(
     return sorted(found, key=lambda record: record.storage_id, reverse=True)
 
 
-def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
-    """Return a reason to skip a tick if a run of the feed has not ended, else None; a backfill does not count."""
-    runs = [one.dagster_run for one in records_of(instance, feed, AT_WORK)]
+def at_work(instance: dg.DagsterInstance, feed: FeedName, open_run_context: OpenContext) -> dg.SkipReason | None:
+    """Return a reason to skip a tick if a run of the feed is at work, else None; a backfill does not count."""
+    runs = [one.dagster_run for one in records_of(instance, feed, [*WAITING, *BEGUN])]
     runs = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
-    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
+    is_busy = feed in _busy(instance, runs, open_run_context)
+    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if is_busy else None
 
 
-def feeds_at_work(instance: dg.DagsterInstance) -> tuple[frozenset[FeedName], frozenset[FeedName]]:
-    """Return the feeds with a run that has not ended, and those with a backfill, for which a scheduled run may have to wait."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=AT_WORK))
-    found = {(feed, run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL) for run in runs for feed in feeds_of(run)}
-    ours, backfilled = (frozenset(feed for feed, is_backfill in found if is_backfill is wanted) for wanted in (False, True))
-    return ours, backfilled
+def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -> tuple[frozenset[FeedName], frozenset[FeedName]]:
+    """Return the feeds that are at work, and those with a backfill, for which a scheduled run may have to wait."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
+    backfills = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL]
+    others = [run for run in runs if run not in backfills]
+    return _busy(instance, others, open_run_context), frozenset(feed for run in backfills for feed in feeds_of(run))
+
+
+def _busy(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], open_run_context: OpenContext) -> frozenset[FeedName]:
+    """Return the feeds of runs that wait in the queue, and those of begun runs whose lease is held.
+
+    Where a launcher has no health checks, Dagster shows a killed run as STARTED for ever, and its queue counts it: a run whose
+    lease was neither renewed nor released is reported as failed. If the state DB does not answer, begun runs count as at work.
+    """
+    waiting = {feed for run in runs if run.status in WAITING for feed in feeds_of(run)}
+    begun = [run for run in runs if run.status in BEGUN]
+    feeds = {feed for run in begun for feed in feeds_of(run)}
+    if not feeds - waiting:
+        return frozenset(waiting)
+    try:
+        with open_run_context() as run_context:
+            leases = [*held_leases(run_context.engine, run_context.settings.destination, run_context.now)]
+    except SyncError:
+        return frozenset(waiting | feeds)
+    silent = [holder for _, holder, is_alive in leases if not is_alive]
+    for run in begun:
+        if any(holder.startswith(f"run {run.run_id},") for holder in silent):
+            instance.report_run_failed(run, "its process has died; the state is intact: the next run continues")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    held = {feed for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
+    return frozenset(waiting | feeds & held)

@@ -154,10 +154,10 @@ def _schedule(
     clock: Schedule, feeds: Sequence[FeedName], job: dg.JobDefinition, open_run_context: OpenContext
 ) -> dg.ScheduleDefinition:
     def tick(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        (busy, backfilled), off = feeds_at_work(context.instance), switched_off(context.instance)
+        (busy, backfilled), off = feeds_at_work(context.instance, open_run_context), switched_off(context.instance)
         ready = [feed for feed in feeds if feed not in busy and names.schedule_of_job(names.job_of(feed)) not in off]
         if not ready:
-            yield dg.SkipReason(f"none of {len(feeds)} feeds can run: their last runs have not ended, or they are switched off")
+            yield dg.SkipReason(f"none of {len(feeds)} feeds can run: runs of them are at work, or they are switched off")
         slow = backfilled | _large_feeds(open_run_context)
         small = [feed for feed in ready if feed not in slow]
         count = -(-len(small) // MOST_FEEDS)
@@ -175,7 +175,7 @@ def _schedule(
         execution_timezone=clock.timezone,
         execution_fn=tick,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Runs the {len(feeds)} feeds that have this schedule, except those whose last run has not ended.",
+        description=f"Runs the {len(feeds)} feeds that have this schedule, except those at work.",
     )
 
 

@@ -21,6 +21,7 @@ from lookalikes.notices import closed_port
 
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
+from pipelines.orchestration.dagster_private import origin_tags
 from pipelines.orchestration.webserver import launch_config, wanted_assets
 from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
@@ -115,7 +116,7 @@ class Desk(Door):
                 instance=self.instance,
                 run_config=config,
                 asset_selection=[dg.AssetKey(path) for path in assets] or None,
-                tags={names.FEED_TAG: feed},
+                tags={names.FEED_TAG: feed, **origin_tags()},
                 raise_on_error=False,
             )
         )

@@ -81,7 +81,7 @@ def test_a_change_while_a_run_is_at_work_is_seen_by_the_next_look(desk: Desk) ->
     cursor = look(desk).cursor
     os.utime(desk.folder / "events.csv", (LONG_AGO, LONG_AGO))
     job = desk.definitions().resolve_job_def("sync_town_hall")
-    run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED}, status=dg.DagsterRunStatus.STARTED)
+    run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED}, status=dg.DagsterRunStatus.STARTING)
     busy = look(desk, cursor)
     assert run.run_id in (busy.skip_message or "")
     desk.instance.report_run_canceled(run)

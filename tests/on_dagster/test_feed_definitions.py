@@ -14,7 +14,7 @@ from on_dagster.desk import FEED, MAPPING, Desk, checks_of, failure_of, schedule
 from reference_pages.__main__ import write_assets
 
 from mappings.errors import MappingFileError
-from mappings.yaml.loader import load_folder
+from mappings.yaml.loader import load_feed, load_folder
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
 from pipelines.run.context import open_context
@@ -70,7 +70,8 @@ TICKS = {
     "ended or never begun": (OURS, ["SUCCESS", "FAILURE", "CANCELED", "NOT_STARTED"], False),
     "another feed's": ({names.FEED_TAG: "other-feed"}, ["STARTED"], False),
     "a backfill, whose slices it comes between": (OURS | {names.LAUNCHED_BY_TAG: "backfill"}, ["STARTED"], False),
-    "at work": (OURS, ["STARTING", "STARTED", "CANCELING"], True),
+    "begun, and killed: no process holds the lease": (OURS, ["STARTED", "CANCELING"], False),
+    "starting": (OURS, ["STARTING"], True),
 }
 
 
@@ -84,8 +85,12 @@ def test_a_tick_asks_for_a_run_unless_one_of_the_feed_is_at_work(desk: Desk, hom
             launched_by = [one.tags[names.LAUNCHED_BY_TAG] for one in tick.run_requests or ()]
             assert launched_by == ["schedule"] * (not is_skipped), (which, status)
             assert (f"run {run.run_id} of {FEED} has not ended yet" == tick.skip_message) is is_skipped
-            if is_skipped:
-                home.report_run_canceled(run)
+            home.delete_run(run.run_id)
+    mapping = load_feed(desk.folder / "feeds" / f"{FEED}.yaml")
+    home.create_run_for_job(job, tags=OURS, status=dg.DagsterRunStatus.STARTED)
+    for holder, is_skipped in {"run 7, launched by cli": True, "run 8, launched by backfill": False}.items():
+        with open_context(desk.settings) as context, context.lease(mapping, holder, is_patient=False):
+            assert bool(schedule.evaluate_tick(dg.build_schedule_context(home)).run_requests) is not is_skipped
 
 
 def test_fifty_feeds_load_without_a_word_to_the_network(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Dagster forgets old runs when it is asked to, and nothing that has not ended."""
+"""Dagster forgets old runs of ours when it is asked to, no other team's, and nothing that has not ended."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from on_dagster.desk import FEED, Desk
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.orchestration.automation import JOB, forget_runs
+from pipelines.orchestration.dagster_private import origin_tags
+
+
+@dg.job
+def reports() -> None:
+    """A job of another team on the same instance."""
 
 
 @pytest.fixture
@@ -21,14 +27,15 @@ def instance(home: dg.DagsterInstance) -> dg.DagsterInstance:
 def test_old_runs_go_with_their_logs_those_of_ninety_days_stay_and_so_does_what_is_known_of_the_assets(desk: Desk) -> None:
     old, definitions = desk.run().run_id, desk.definitions()
     syncing, forgetting = (definitions.resolve_job_def(name) for name in (names.job_of(FEED), JOB))
-    unended = desk.instance.create_run_for_job(syncing, status=dg.DagsterRunStatus.STARTED).run_id
+    unended = desk.instance.create_run_for_job(syncing, status=dg.DagsterRunStatus.STARTED, tags=origin_tags()).run_id
+    other_teams = reports.execute_in_process(instance=desk.instance).run_id
     assert definitions.resolve_schedule_def(names.schedule_of_job(JOB)).default_status is dg.DefaultScheduleStatus.STOPPED
     assert forgetting.execute_in_process(instance=desk.instance).success
     too_few = {"ops": {"forget": {"config": {"days": 1}}}}
     assert not forgetting.execute_in_process(instance=desk.instance, run_config=too_few, raise_on_error=False).success
     assert list(forget_runs(desk.instance, now() - timedelta(days=7))) == []
     assert old in set(forget_runs(desk.instance, now() + timedelta(seconds=1)))
-    assert {run.run_id for run in desk.instance.get_runs()} == {unended}
+    assert {run.run_id for run in desk.instance.get_runs() if run.job_name != JOB} == {unended, other_teams}
     assert desk.instance.get_latest_materialization_event(dg.AssetKey([FEED, "published"])) is not None
     again = desk.run()
     assert again.success

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import dagster as dg
 from on_dagster.desk import FEED, MAPPING, Desk, ended, failure_of, line, materialized, metadata_of
 
 from pipelines.orchestration import names
 from pipelines.orchestration.automation import at_work
+from pipelines.run.context import open_context
 from state.ledger.accounts import PublishAccount
 
 ROWS = 330
@@ -48,9 +50,9 @@ def test_each_shard_is_a_run_and_the_last_one_closes_the_record(desk: Desk) -> N
     assert len({request.tags[names.FEED_TAG] for request in requests}) == 2, "dagster.yaml allows one run of each"
     assert "sk-" not in json.dumps([request.run_config for request in requests])
     waiting = desk.instance.create_run_for_job(
-        desk.definitions().resolve_job_def("sync_town_hall"), tags=requests[0].tags, status=dg.DagsterRunStatus.STARTED
+        desk.definitions().resolve_job_def("sync_town_hall"), tags=requests[0].tags, status=dg.DagsterRunStatus.STARTING
     )
-    assert at_work(desk.instance, FEED), "a tick would stage anew"
+    assert at_work(desk.instance, FEED, partial(open_context, desk.settings)), "a tick would stage anew"
     desk.instance.delete_run(waiting.run_id)
 
     second, third = (launched(desk, request) for request in requests)

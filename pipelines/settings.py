@@ -252,6 +252,8 @@ class Settings(BaseModel):
     dagster_url: str = ""
     location: str = "eventsync"
     """The name of the Dagster code location that has these feeds."""
+    ui_hosts: tuple[str, ...] = ()
+    """Further hosts, with their ports, under which browsers and commands reach the Dagster UI."""
     metrics_port: int | None = Field(default=None, ge=0, lt=1 << 16)
     otel: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
     """The standard OTEL_* variables, unparsed; the OpenTelemetry SDK reads most of them itself."""
@@ -314,6 +316,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "dagster_home": (cwd / environment.text("DAGSTER_HOME", ".eventsync/dagster")).resolve(),
         "dagster_url": environment.text("EVENTSYNC_DAGSTER_URL"),
         "location": environment.text("EVENTSYNC_LOCATION", "eventsync"),
+        "ui_hosts": tuple(environment.text("EVENTSYNC_UI_HOSTS").lower().split()),
         "otel": {name: value for name, value in values.items() if name.startswith("OTEL_")},
         "access": _read_access(environment),
         "channels": read_channels(values, cwd, environment.problems),

@@ -17,12 +17,14 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from sandbox.answers import ApiError, BrokenResponse, Reply
+from sandbox.guard import OriginGuard
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
@@ -61,10 +63,14 @@ def app_of(sandbox: Sandbox) -> Starlette:
         refusal = ApiError("internal_error", "The sandbox itself failed; see its log.")
         return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
 
+    def refuse(reason: str) -> Response:
+        return _response(sandbox, ApiError("forbidden", reason).answer(sandbox.environment.new_request_id()))
+
     public = [_route(sandbox, path, handlers) for path, handlers in _PUBLIC.items()]
     app = Starlette(
         routes=[*public, *page_routes(sandbox), *admin_routes(sandbox)],
         exception_handlers={HTTPException: respond_to_unknown, Exception: respond_to_failure},
+        middleware=[Middleware(OriginGuard, refuse=refuse)],
         lifespan=lifespan,
     )
     # A path with another slash is a 404 in the error envelope, not a redirect, which would carry the key along.

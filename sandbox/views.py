@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -24,6 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from sandbox.answers import JSON, ApiError, invalid, json_answer
+from sandbox.guard import is_loopback
 from sandbox.routes import parse_json, read_json_body, whole_number
 from sandbox.service import Sandbox
 from sandbox.store import CLASSIFICATIONS, KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, make_key
@@ -66,17 +66,9 @@ def admin_routes(sandbox: Sandbox) -> list[Route]:
 
 
 def _require_loopback(request: Request) -> None:
-    """Refuse other machines, and web pages that reach this machine under another host name (DNS rebinding)."""
-    host = request.client.host if request.client else ""
-    if not (_is_loopback(host) and _is_loopback(request.url.hostname or "")):
+    """Refuse other machines."""
+    if not is_loopback(request.client.host if request.client else ""):
         raise ApiError("not_found", "The admin API is available on this machine only.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _overview(sandbox: Sandbox, _: Request, __: Body) -> Body:

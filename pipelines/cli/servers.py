@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -93,8 +94,10 @@ _STOP_S = 10.0
 READY_S = 90.0
 _WORKSPACE = """\
 load_from:
-  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: "{location}"}}
+  - grpc_server: {{socket: {socket}, location_name: "{location}"}}
 """
+LONGEST_TEMPORARY = 60
+"""Bytes of the temporary folder's path: that of a socket may have 103 on some systems, and ours lie in a folder of it."""
 
 
 class RunningSandbox(NamedTuple):
@@ -124,37 +127,49 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
 def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -> Iterator[str]:
     """Run a Dagster code server, webserver and daemon during the block; yield the UI's address.
 
-    Webserver and daemon share one code server: the feeds are loaded once, and both see a reload.
+    Webserver and daemon share one code server: the feeds are loaded once, and both see a reload. It loads and runs what it is
+    asked to, so it listens on a socket that only this user reaches, as does the server that it starts beside its other temporary
+    files.
 
     Raises:
         TransientError: the UI did not answer in time.
     """
     home, location = settings.dagster_home, settings.location
-    code_port, log_path, workspace = free_port(0), home / "dagster.log", home / "workspace.yaml"
-    workspace.write_text(_WORKSPACE.format(port=code_port, location=location), encoding="utf-8")
-    url = f"http://127.0.0.1:{port}"
-    with log_path.open("ab") as log, ExitStack() as children:
+    log_path, workspace, url = home / "dagster.log", home / "workspace.yaml", f"http://127.0.0.1:{port}"
+    with _private_folder() as private, log_path.open("ab") as log, ExitStack() as children:
+        code_socket = private / "code"
+        workspace.write_text(_WORKSPACE.format(socket=json.dumps(str(code_socket)), location=location), encoding="utf-8")
 
-        def start(program: str, *words: str) -> subprocess.Popen[bytes]:
-            command = [str(Path(sys.executable).parent / program), *words, "--log-level", "warning"]
-            return children.enter_context(_running(command, environ, stdout=log, stderr=log))
+        def start(*command: str, **more: str) -> subprocess.Popen[bytes]:
+            words = [*command, "--log-level", "warning"]
+            return children.enter_context(_running(words, {**environ, **more}, stdout=log, stderr=log))
 
         # One after another: two processes that create the storage of a new home at once fail.
-        code = ("code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port))
-        _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", location), log_path)
+        code = ("code-server", "start", "-m", "pipelines.definitions", "--socket", str(code_socket), "--location-name", location)
+        _wait_for(lambda: _is_open(code_socket), start(_program("dagster"), *code, TMPDIR=str(private)), log_path)
         with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
-            web = start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
+            served = ("-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
+            web = start(sys.executable, "-m", "pipelines.dagster_ui", *served)
             _wait_for(Webserver(http, location).is_there, web, log_path)
-        start("dagster-daemon", "run", "-w", str(workspace))
+        start(_program("dagster-daemon"), "run", "-w", str(workspace))
         yield url
 
 
-def _is_open(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
-            return True
-    except OSError:
-        return False
+def _program(name: str) -> str:
+    return str(Path(sys.executable).parent / name)
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Make a folder that only this user can enter, with a path short enough for sockets in it; remove it after the block."""
+    is_short = len(os.fsencode(tempfile.gettempdir())) < LONGEST_TEMPORARY
+    with tempfile.TemporaryDirectory(prefix="eventsync-", dir=None if is_short else "/tmp", ignore_cleanup_errors=True) as folder:  # noqa: S108  # a new one
+        yield Path(folder)
+
+
+def _is_open(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def free_port(preferred: int) -> int:

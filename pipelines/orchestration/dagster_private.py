@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster._core.definitions.assets.definition.asset_spec import AssetExecutionType
@@ -38,6 +40,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from pipelines.orchestration import names
 from pipelines.settings import current_settings
 
+if TYPE_CHECKING:
+    from dagster._core.workspace.context import WorkspaceProcessContext
+
 __all__ = [
     "GRPC_INFO_TAG",
     "HIDDEN_TAG_PREFIX",
@@ -52,6 +57,7 @@ __all__ = [
     "PartitionBackfill",
     "RunFailureReason",
     "WorkerStatus",
+    "opened_workspace",
     "origin_tags",
     "plan_asset",
     "put_backfill",
@@ -140,3 +146,22 @@ def plan_asset(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, key:
     instance.report_dagster_event(
         dg.DagsterEvent.build_asset_materialization_planned_event(run.job_name, step, planned), run.run_id
     )
+
+
+@contextmanager
+def opened_workspace(
+    instance: dg.DagsterInstance, targets: dict[str, Any], *, version: str, read_only: bool, log_level: str
+) -> Iterator[WorkspaceProcessContext]:
+    """Load the code locations that the workspace options of a command name. `targets`: the values of these options.
+
+    `dagster_webserver.app` makes an application of the result, and no public name makes the result.
+    """
+    from dagster._cli.workspace.cli_target import workspace_opts_to_load_target  # noqa: PLC0415  # for one command
+    from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: PLC0415  # as above
+    from dagster_shared.cli import WorkspaceOpts  # noqa: PLC0415  # as above
+
+    target = workspace_opts_to_load_target(WorkspaceOpts.extract_from_cli_options(targets))
+    with WorkspaceProcessContext(
+        instance, target, version=version, read_only=read_only, code_server_log_level=log_level
+    ) as workspace:
+        yield workspace

@@ -15,8 +15,8 @@ from state.queries import held_leases
 
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING)
 BEGUN = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
-"""Statuses of a run that may be at work, by whether a lease shows it. `NOT_STARTED` is missing: a process that died before its run
-began leaves it so for ever.
+"""Statuses of a run that may be at work, by whether a lease shows it. `NOT_STARTED` is missing: a process that died before its
+run began leaves it so for ever.
 """
 
 

@@ -17,7 +17,14 @@ from playwright.sync_api import BrowserContext, Error, Locator, Page, Request, W
 VARIABLE = "EVENTSYNC_TEST_BROWSER"
 """`required`, as .ci/run has it: a Chromium must be on the PATH. Anything else: the name or the path of the one to take."""
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+REBOUND = "rebound.example"
+"""A name of another site that leads to this machine."""
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
+)
 """Root, as whom most containers run, has no sandbox to be in; and nothing but the page asks anything of the network."""
 PATIENCE_MS = 90_000
 """Beside other tests on two cores a page takes its time; on a quiet machine it takes a second."""

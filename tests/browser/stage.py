@@ -27,11 +27,12 @@ _ONCE_A_YEAR = MAPPING.replace('"15 */2 * * *"', '"0 4 1 1 *"')
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The address of the UI, the desk behind it, and the run that a brake has stopped."""
+    """The address of the UI, the desk behind it, the run that a brake has stopped, and the process of the UI."""
 
     ui: str
     desk: Desk
     braked_run: str
+    pid: int
 
     def asset(self, feed: str, phase: str, query: str) -> str:
         """The address of an asset's page; `query` names its tab, and what is chosen there."""
@@ -47,8 +48,8 @@ def staged(folder: Path) -> Iterator[Stage]:
     with dg.DagsterInstance.from_config(str(home)) as instance, desk_in(folder, instance, KEY) as desk:
         write_feeds(desk)
         braked_run = play(desk)
-        with eventsync_ui(desk.environ, home, folder) as (_, url):
-            yield Stage(url, desk, braked_run)
+        with eventsync_ui(desk.environ, home, folder) as (process, url):
+            yield Stage(url, desk, braked_run, process.pid)
 
 
 def write_feeds(desk: Desk) -> None:

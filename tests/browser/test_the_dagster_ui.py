@@ -1,15 +1,21 @@
-"""The Dagster UI as a person meets it: what is well looks calm, what is wrong is red and says why, what is launched runs."""
+"""The Dagster UI as a person meets it: what is well looks calm, what is wrong is red and says why, what is launched runs.
+
+And as others meet it: a page of another origin changes nothing, another user of the machine finds no way to run code.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 
 import dagster as dg
 import pytest
-from browser.conftest import Heard, choose_days, is_cut, is_red, visit
+from browser.conftest import REBOUND, Heard, choose_days, is_cut, is_red, visit
+from browser.others import ATTACK, LAUNCH, LAUNCHES, REACH, SOCKET, as_nobody, listening, site
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from integration.waiting import until
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 pytestmark = pytest.mark.slow(about_s=30)  # the first; the others find its UI there
 
@@ -116,3 +122,41 @@ def test_no_page_shows_the_key_and_none_asks_another_host(page: Page, stage: Sta
     assert heard.pieces_of(BRAKED), "what the pages were sent is what is searched"
     assert heard.pieces_of(KEY) == set()
     assert heard.hosts == {stage.ui.removeprefix("http://")}
+
+
+def test_a_page_of_another_origin_changes_nothing(stage: Stage, context: BrowserContext) -> None:
+    before, titles = stage.desk.instance.get_runs_count(), stage.desk.titles()
+    assert context.browser is not None
+    with site(ATTACK) as port, context.browser.new_context() as elsewhere:  # not heard: no page of the UI asks for this one
+        visitor = elsewhere.new_page()
+        for origin in (f"http://127.0.0.1:{port}", f"http://localhost:{port}", f"http://{REBOUND}:{port}"):
+            for name in ("127.0.0.1", "localhost"):
+                visitor.goto(origin)
+                target = stage.ui.replace("127.0.0.1", name)
+                result = visitor.evaluate("attack", [target, stage.desk.base_url.replace("127.0.0.1", name), LAUNCH])
+                assert result == {"image": "error", "socket": "error", "read": "TypeError"}, (origin, name)
+        for service in (stage.ui, stage.desk.base_url):
+            answer = visitor.goto(service.replace("127.0.0.1", REBOUND))
+            assert answer is not None
+            assert (answer.status, REBOUND in answer.text()) == (403, True)
+        assert (stage.desk.instance.get_runs_count(), stage.desk.titles()) == (before, titles)
+        visitor.goto(stage.ui)
+        assert visitor.evaluate(SOCKET, [stage.ui]) == "open", "its own page has its socket"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_another_user_of_the_machine_finds_no_way_to_run_code(stage: Stage) -> None:
+    doors = listening(stage.pid)
+    assert [family for family, _ in doors].count("unix") >= 2, "the code server and the one that it starts"
+    assert as_nobody(REACH, doors) == [["tcp", [*stage.ui.removeprefix("http://").split(":")]]], "the UI itself, by design"
+    # They may launch runs there, as docs/operations.md says; but a run's configuration loads no code and names no mapping file.
+    selector = {"repositoryLocationName": "eventsync", "repositoryName": "__repository__", "jobName": "sync_night_walks"}
+    loading = [
+        {"loggers": {"os.system": {"config": {"command": "id"}}}},
+        {"loggers": {"console": {"config": {"log_level": "INFO", "module": "os"}}}},
+        {"execution": {"config": {"module": "os", "class": "system"}}},
+        {"resources": {"options": {"config": {"mapping": "/srv/theirs.yaml"}}}},
+    ]
+    asked = [{"selector": selector, "mode": "default", "runConfigData": json.dumps(config)} for config in loading]
+    answers = as_nobody(LAUNCHES, [stage.ui, asked])
+    assert answers == ["RunConfigValidationInvalid"] * len(loading)

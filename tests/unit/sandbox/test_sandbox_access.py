@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.sandbox.conftest import PNG, READER, STARTER, Bench, Event, InProcess, Open, refusal
+from unit.sandbox.conftest import API, MEDIA, PNG, READER, STARTER, Bench, Event, InProcess, Open, refusal
 
 NO_KEY = (401, "invalid_api_key")
 
@@ -105,8 +105,66 @@ def test_a_wish_that_cannot_be_met_is_refused(bench: Bench, path: str, wishes: o
 def test_other_machines_and_web_pages_under_other_names_find_no_admin_door(bench: Bench) -> None:
     with httpx.Client(transport=InProcess(bench.app, ("192.0.2.1", 40_000)), base_url="http://127.0.0.1") as http:
         assert http.get("/_sandbox").status_code == http.post("/_sandbox/reset", json={}).status_code == 404
-    assert bench.http.get("/_sandbox", headers={"Host": "rebound.example"}).status_code == 404
+    assert bench.http.get("/_sandbox", headers={"Host": "rebound.example"}).status_code == 403
     assert bench.http.post("/_sandbox/reset", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+
+
+FOREIGN = {
+    "another host name": {"Host": "rebound.example"},
+    "a port that is not ours": {"Host": "127.0.0.1:9"},
+    "a page of another site": {"Origin": "http://rebound.example"},
+    "a page of another port": {"Origin": "http://127.0.0.1:9"},
+    "a page without an origin": {"Origin": "null"},
+    "a page under another name": {"Host": "rebound.example", "Origin": "http://rebound.example"},
+    "an image in a page of another site": {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "no-cors",
+        "Sec-Fetch-Dest": "image",
+    },
+    "a frame in one": {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+}
+
+
+@pytest.mark.parametrize("which", FOREIGN)
+def test_a_page_of_another_site_reaches_neither_pages_nor_admin_door_nor_the_service(
+    bench: Bench, event: Event, which: str
+) -> None:
+    del bench.http.headers["Authorization"]
+    answers = [
+        bench.http.get("/", headers=FOREIGN[which]),
+        bench.http.post("/_sandbox/reset", json={}, headers=FOREIGN[which]),
+        bench.http.post(MEDIA, files={"file": PNG}, headers=FOREIGN[which]),
+    ]
+    if "Origin" in FOREIGN[which] or "Sec-Fetch-Site" in FOREIGN[which]:
+        answers.append(bench.create(event, secret=STARTER, **FOREIGN[which]))
+    assert [refusal(answer) for answer in answers] == [(403, "forbidden")] * len(answers)
+    assert bench.stored() == []
+
+
+@pytest.mark.parametrize("headers", [{"Host": "localhost"}, {"Host": "[::1]"}, {"Origin": "http://127.0.0.1"}])
+def test_the_pages_answer_to_the_names_of_this_machine(bench: Bench, headers: dict[str, str]) -> None:
+    assert bench.http.get("/", headers=headers).status_code == 200
+
+
+def test_a_link_of_another_site_opens_a_page(bench: Bench) -> None:
+    opened = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert bench.http.get("/channels/city-agenda", headers=opened).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "status"),
+    [
+        ("192.0.2.7:8765", "192.0.2.7:8765", 200),
+        ("192.0.2.7:8765", "sandbox.example:8765", 200),
+        ("127.0.0.1:8765", "localhost:9000", 200),
+        ("127.0.0.1:8765", "rebound.example:8765", 403),
+    ],
+    ids=["its address", "a name of its network", "a tunnel", "a name that leads to the browser's machine"],
+)
+def test_a_client_with_a_key_uses_any_name_of_the_machine(bench: Bench, address: str, host: str, status: int) -> None:
+    headers = {"Host": host, "Authorization": f"Bearer {READER}"}
+    with httpx.Client(transport=InProcess(bench.app), base_url=f"http://{address}") as http:
+        assert http.get(f"{API}channels", headers=headers).status_code == status
 
 
 EVENTS = {

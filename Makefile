@@ -96,6 +96,8 @@ lock: ## compile the lock files (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra dagster-postgres --extra kubernetes --extra sftp --extra s3 --extra gcs \
 	  --extra azure --extra zstd --extra otel --extra notify --output-file deploy/requirements.lock pyproject.toml build-tools.in --constraint requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
+	  --output-file deploy/celery/requirements.lock deploy/celery/requirements.in --constraint deploy/requirements.lock
 
 audit: $(VENV)/.installed-test ## compare the pinned versions with the known advisories of a list, and of pip-audit where it is installed
 	$(BIN)/python deploy/audit.py

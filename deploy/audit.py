@@ -21,7 +21,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 FOLDER = Path(__file__).resolve().parent
-LOCKS = tuple(FOLDER.parent / name for name in ("requirements.lock", "requirements-test.lock", "deploy/requirements.lock"))
+NAMES = ("requirements.lock", "requirements-test.lock", "deploy/requirements.lock", "deploy/celery/requirements.lock")
+LOCKS = tuple(FOLDER.parent / name for name in NAMES)
 Row = tuple[str, str, str, str, str]
 """Lock file, package, version, id of the advisory, summary."""
 

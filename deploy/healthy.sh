@@ -9,8 +9,8 @@ answers() {
 
 command=$(tr '\0' ' ' <"/proc/${1:-1}/cmdline")
 case "$command" in
-  *code-server*) exec dagster api grpc-health-check --port "${CODE_PORT:-4266}" ;;
-  *dagster-webserver*) answers "http://127.0.0.1:${WEB_PORT:-3000}/server_info" ;;
+  *code-server*) exec dagster api grpc-health-check --socket "$DAGSTER_CODE_SERVER_SOCKET" ;;
+  *pipelines.dagster_ui*) answers "http://127.0.0.1:${WEB_PORT:-3000}/server_info" ;;
   *" metrics "*) answers "http://127.0.0.1:${METRICS_PORT:-9464}/-/healthy" ;;
   *dagster-daemon*) exec dagster-daemon liveness-check ;;
   *) exit 0 ;; # a verb of the command line does its work as long as it runs

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from mappings.errors import ConfigError
 from pipelines.orchestration.dagster_private import opened_workspace
 from pipelines.settings import current_settings
 
@@ -96,6 +97,10 @@ def serve(  # noqa: PLR0913  # the options of `dagster-webserver`
     **targets: Any,
 ) -> None:
     """Serve the Dagster UI of the instance in DAGSTER_HOME until a signal."""
+    try:
+        hosts = current_settings().ui_hosts
+    except ConfigError as error:
+        raise click.ClickException(f"{error}\n{error.hint}") from error
     logging.getLogger("dagster").setLevel(dagster_log_level.upper())
     with dg.DagsterInstance.get() as instance:
         instance.optimize_for_webserver(db_statement_timeout, db_pool_recycle, db_pool_max_overflow)
@@ -103,8 +108,7 @@ def serve(  # noqa: PLR0913  # the options of `dagster-webserver`
             instance, targets, version=dg.__version__, read_only=read_only, log_level=code_server_log_level
         ) as workspace:
             app = create_app_from_workspace_process_context(workspace, path_prefix, live_data_poll_rate)
-            guarded = OriginGuard(app, current_settings().ui_hosts)
-            uvicorn.run(guarded, host=host, port=port or DEFAULT_PORT, log_level=uvicorn_log_level)
+            uvicorn.run(OriginGuard(app, hosts), host=host, port=port or DEFAULT_PORT, log_level=uvicorn_log_level)
 
 
 _NOT_OURS = frozenset({"suppress_warnings", "log_format", "instance_ref", "shutdown_pipe"})

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,11 @@ def test_celery_changes_who_launches_runs_and_its_workers_know_what_the_code_ser
     assert {name for name in plain if plain[name] != celery[name]} == {"run_launcher"}
     services = yaml.safe_load((DEPLOY / "celery" / "compose.yaml").read_text("utf-8"))["services"]
     code, worker = SERVICES["code"], services["worker"]
-    assert code["environment"].items() - worker["environment"].items() == {("DAGSTER_CODE_HOST", "code")}
-    assert set(code["volumes"]) <= set(worker["volumes"])
-    same = ("secrets", "networks", "init", "stop_grace_period", "read_only", "tmpfs", "cap_drop", "security_opt", "env_file")
+    of_the_server = {"DAGSTER_CODE_HOST", "DAGSTER_CODE_SERVER_SOCKET"}
+    assert {name for name, _ in code["environment"].items() - worker["environment"].items()} == of_the_server
+    assert {one for one in code["volumes"] if not one.startswith("code-socket:")} <= set(worker["volumes"])
+    assert [*code["secrets"], "redis_password"] == worker["secrets"]
+    same = ("networks", "init", "stop_grace_period", "read_only", "tmpfs", "cap_drop", "security_opt", "env_file")
     assert [name for name in same if code[name] != worker[name]] == []
     assert all(services[name] == services["code"] for name in ("webserver", "daemon"))
     assert f" {worker['command'][0]} |" in (DEPLOY / "entrypoint.sh").read_text("utf-8")
@@ -79,9 +82,57 @@ def test_every_volume_network_and_secret_of_the_composition_is_declared_and_used
 
 def test_only_what_works_on_feeds_knows_the_key_and_the_service() -> None:
     knowing = {name for name, one in OURS.items() if "event_api_key" in one["secrets"]}
-    assert knowing == {"code", "cli", "watch", "metrics"}
-    assert knowing == {name for name, one in OURS.items() if any(variable.startswith("EVENT") for variable in one["environment"])}
+    assert knowing == {"code", "cli"}
+    assert knowing == {name for name, one in OURS.items() if "EVENT_API_KEY_FILE" in one["environment"]}
     assert all("env_file" not in one for name, one in OURS.items() if name not in knowing)
+
+
+def test_each_part_has_the_password_of_its_own_role_and_a_role_that_the_databases_have() -> None:
+    roles = re.findall(r"CREATE ROLE (\w+) LOGIN PASSWORD :'(\w+)'", (DEPLOY / "roles.sql").read_text("utf-8"))
+    assert roles == [(f"eventsync_{name}", f"{name}_password") for name in ("migration", "worker", "webserver")]
+    for name, one in SERVICES.items():
+        addresses = [value for variable, value in one.get("environment", {}).items() if variable.endswith("_URL")]
+        found = {role for value in addresses for role in re.findall(r"//(\w+)@postgres/", str(value))}
+        held = {secret for secret in one.get("secrets", []) if secret.endswith("_password")}
+        if name == "postgres":
+            assert held == {password for _, password in roles}
+        else:
+            assert {role.replace("eventsync_", "") + "_password" for role in found} == held, name
+            assert len(held) == (name != "watch"), name
+
+
+def test_every_image_is_named_by_its_digest_which_an_operator_looks_up() -> None:
+    celery = yaml.safe_load((DEPLOY / "celery" / "compose.yaml").read_text("utf-8"))["services"]
+    others = {one["image"].partition(":?")[0] for one in (*SERVICES.values(), celery["redis"]) if "build" not in one}
+    assert others == {"${POSTGRES_IMAGE", "${REDIS_IMAGE"}, "without a default: a tag alone is another image tomorrow"
+    assert {one["build"]["args"]["PYTHON_IMAGE"] for one in OURS.values()} == {"${PYTHON_IMAGE:-}"}
+    froms = [name.partition(" AS ")[0] for name in _instructions("FROM")]
+    assert (set(froms), _instructions("ARG")[0]) == ({"${PYTHON_IMAGE}"}, "PYTHON_IMAGE")
+    example = (DEPLOY / ".env.example").read_text("utf-8")
+    assert set(re.findall(r"#(\w+_IMAGE)=\S+@sha256:", example)) == {"PYTHON_IMAGE", "POSTGRES_IMAGE", "REDIS_IMAGE"}
+
+
+def test_redis_asks_for_a_password_which_no_list_of_processes_shows() -> None:
+    redis = yaml.safe_load((DEPLOY / "celery" / "compose.yaml").read_text("utf-8"))["services"]["redis"]
+    assert (redis["secrets"], redis["networks"]) == (["redis_password"], ["inside"])
+    assert redis["command"][-1].endswith("| exec redis-server -")
+    assert "requirepass" in redis["command"][-1]
+
+
+def test_celerys_packages_are_installed_by_their_hashes() -> None:
+    text = (DEPLOY / "celery" / "Containerfile").read_text("utf-8")
+    assert "pip install --quiet --no-compile --no-cache-dir --require-hashes --requirement /opt/eventsync/celery.lock" in text
+    assert "COPY requirements.lock /opt/eventsync/celery.lock" in text
+
+
+def test_the_notice_names_every_package_with_its_licence_and_their_texts() -> None:
+    said = subprocess.run([sys.executable, DEPLOY / "notice.py"], capture_output=True, text=True, check=True).stdout
+    listed = dict(re.findall(r"(?m)^(\S+) \S+: (?!\S+\.dist-info)(.+)$", said.partition("=" * 100)[0]))
+    assert {one.metadata["Name"] for one in distributions()} <= listed.keys()
+    assert "Apache" in listed["dagster"]
+    assert "Apache License" in said.partition("dagster_webserver-")[2]
+    building = [run for run in _instructions("RUN") if "notice.py" in run]
+    assert building == ["python /opt/eventsync/notice.py >/opt/eventsync/NOTICE"]
 
 
 def test_no_secret_stands_in_the_environment_of_the_composition_or_in_the_example() -> None:
@@ -107,7 +158,7 @@ def test_our_containers_may_do_nothing_that_they_need_not() -> None:
 
 def test_every_part_that_is_a_verb_of_ours_is_one_with_its_options_and_has_the_time_to_stop() -> None:
     verbs = dict(every_command())
-    programs = {"dagster", "dagster-daemon", "dagster-webserver"}
+    programs = {"dagster", "dagster-daemon", "python", "sh"}
     commands = [one["command"] for one in OURS.values() if one["command"][0] not in {*programs, "--help"}]
     assert len(commands) > 1
     for verb, *words in commands:
@@ -138,19 +189,60 @@ def _service_section(unit: Path) -> configparser.SectionProxy:
 
 def test_the_units_of_one_machine_do_what_the_composition_does_and_only_those_that_need_the_key_load_it() -> None:
     units = {path.stem: _service_section(path) for path in UNITS if path.suffix == ".service"}
-    code = " ".join(SERVICES["code"]["command"]).replace("0.0.0.0", "127.0.0.1")
-    assert units["eventsync-code"]["ExecStart"] == f"/opt/eventsync/bin/{code}"
-    assert "--host 127.0.0.1" in units["eventsync-webserver"]["ExecStart"]
+    for part, unit in (("code", units["eventsync-code"]), ("webserver", units["eventsync-webserver"])):
+        command = (
+            " ".join(SERVICES[part]["command"])
+            .replace("0.0.0.0", "127.0.0.1")
+            .replace("/srv/eventsync/dagster", "/etc/eventsync")
+        )
+        assert unit["ExecStart"] == f"/opt/eventsync/bin/{command}"
     assert {path.stem for path in UNITS if path.suffix == ".timer"} <= units.keys()
     assert {one["User"] for one in units.values()} == {"eventsync"}
     assert {name for name, one in units.items() if "LoadCredential" in one} == {"eventsync-code", "eventsync-run"}
 
 
+def test_the_code_server_listens_on_a_socket_in_a_folder_of_its_user_and_on_no_port() -> None:
+    (server,) = yaml.safe_load((DEPLOY / "workspace.yaml").read_text("utf-8"))["load_from"]
+    variable = "DAGSTER_CODE_SERVER_SOCKET"
+    assert (server["grpc_server"]["socket"], "port" in server["grpc_server"]) == ({"env": variable}, False)
+    assert not {"--port", "--host"} & set(SERVICES["code"]["command"])
+    for name in ("code", "webserver", "daemon"):
+        place = Path(SERVICES[name]["environment"][variable]).parent
+        assert f"code-socket:{place}" in SERVICES[name]["volumes"]
+        assert f"--mode=700 {place}" in CONTAINERFILE.read_text("utf-8")
+        unit = DEPLOY / "systemd" / f"eventsync-{name}.service"
+        assert f"{variable}=/run/eventsync/code " in unit.read_text("utf-8")
+    code = _service_section(DEPLOY / "systemd" / "eventsync-code.service")
+    assert (code["RuntimeDirectory"], code["RuntimeDirectoryMode"]) == ("eventsync", "0700")
+
+
+def test_in_a_cluster_only_webserver_and_daemon_reach_the_code_server() -> None:
+    policy = yaml.safe_load((DEPLOY / "network-policy.yaml").read_text("utf-8"))["spec"]
+    (code,) = VALUES["dagster-user-deployments"]["deployments"]
+    assert policy["podSelector"] == {"matchLabels": {"component": "user-deployments", "deployment": code["name"]}}
+    ((rule,), types) = (policy["ingress"], policy["policyTypes"])
+    assert (rule["ports"], types) == ([{"protocol": "TCP", "port": code["port"]}], ["Ingress"])
+    ((peer,),) = (one["podSelector"]["matchExpressions"] for one in rule["from"])
+    assert (peer["key"], set(peer["values"])) == (
+        "component",
+        {"dagster-webserver", "dagster-webserver-read-only", "dagster-daemon"},
+    )
+    assert "network-policy.yaml" in (DEPLOY / "values.yaml").read_text("utf-8")
+
+
+def test_the_image_has_no_webserver_without_a_guard() -> None:
+    (shim,) = [copy for copy in _instructions("COPY") if "deploy/dagster-webserver" in copy]
+    assert shim.split()[-1] == "/opt/eventsync/bin/", "in the place of Dagster's own, which Dagster's chart calls"
+    assert "-m pipelines.dagster_ui" in (DEPLOY / "dagster-webserver").read_text("utf-8")
+    assert SERVICES["webserver"]["command"][:3] == ["python", "-m", "pipelines.dagster_ui"]
+    hosts = SERVICES["webserver"]["environment"]["EVENTSYNC_UI_HOSTS"].split()
+    assert hosts[0] == SERVICES["cli"]["environment"]["EVENTSYNC_DAGSTER_URL"].removeprefix("http://")
+
+
 def test_a_cluster_runs_our_image_without_rights_and_as_one_machine_runs_it() -> None:
     (code,) = VALUES["dagster-user-deployments"]["deployments"]
     daemon, beside, purge = VALUES["dagsterDaemon"], VALUES["additionalInstanceConfig"], VALUES["retention"]
-    port, location = _after("--port", SERVICES["code"]["command"]), _after("--location-name", SERVICES["code"]["command"])
-    assert (str(code["port"]), _after("--location-name", code["codeServerArgs"])) == (port, location)
+    assert _after("--location-name", code["codeServerArgs"]) == _after("--location-name", SERVICES["code"]["command"])
     for part in (code, VALUES["dagsterWebserver"], daemon):
         assert part["image"]["repository"] == "eventsync"
         assert part["podSecurityContext"]["runAsNonRoot"] is True

@@ -23,6 +23,7 @@ ROOMS = ("pipelines", "connectors", "mappings", "state", "sandbox")
 MODULES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
 LOCKS = ("requirements.lock", "requirements-test.lock")
 IMAGE = "deploy/requirements.lock"
+CELERY = "deploy/celery/requirements.lock"
 LONGEST = 600
 PYPROJECT: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 TOOLS = PYPROJECT["tool"]
@@ -51,7 +52,7 @@ def test_the_workspace_file_names_the_location_that_launches_ask_for() -> None:
     assert place["python_module"]["module_name"] == "pipelines.definitions"
 
 
-@pytest.mark.parametrize("name", [*LOCKS, IMAGE])
+@pytest.mark.parametrize("name", [*LOCKS, IMAGE, CELERY])
 def test_every_locked_requirement_is_pinned_and_hashed_and_none_names_an_address_or_a_path(name: str) -> None:
     pinned = r"[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ;.*?)?\s+--hash=sha256:[0-9a-f]{64}"
     requirements = _requirements(name)
@@ -68,12 +69,13 @@ def _pins(name: str) -> dict[str, str]:
 def test_the_locks_hold_what_the_project_asks_for_in_the_versions_that_are_tried() -> None:
     project = PYPROJECT["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    locked, tested, image = map(_pins, (*LOCKS, IMAGE))
+    locked, tested, image, celery = map(_pins, (*LOCKS, IMAGE, CELERY))
     asked = [*project["dependencies"], *extras["sheets"], *extras["salesforce"]]
     assert {_called(one) for one in asked} <= locked.keys()
     assert {_called(one) for one in (*extras["test"], *extras["docs"])} <= tested.keys()
     assert locked.items() <= tested.items()
     assert locked.items() <= image.items()
+    assert {name: celery[name] for name in celery.keys() & image.keys()}.items() <= image.items()
     assert {_called(one) for name, some in extras.items() if name not in {"test", "docs"} for one in some} <= image.keys()
 
 

@@ -11,6 +11,7 @@ from mappings.row_key import FeedName
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX
 from pipelines.run.context import BACKFILL, OpenContext, was_launched_by
+from state.ledger.lease import own_clock
 from state.queries import held_leases
 
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING)
@@ -77,18 +78,19 @@ def _busy(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], open_run_
     """
     waiting = {feed for run in runs if run.status in WAITING for feed in feeds_of(run)}
     begun = [run for run in runs if run.status in BEGUN]
-    feeds = {feed for run in begun for feed in feeds_of(run)}
-    if not feeds - waiting:
+    if not begun:
         return frozenset(waiting)
+    feeds = {feed for run in begun for feed in feeds_of(run)}
     try:
         with open_run_context() as run_context:
-            leases = [*held_leases(run_context.engine, run_context.settings.destination, run_context.now)]
+            clock = own_clock(run_context.engine, run_context.now)
+            leases = [*held_leases(run_context.engine, run_context.settings.destination, clock)]
     except SyncError:
         return frozenset(waiting | feeds)
     silent = [holder for _, holder, is_alive in leases if not is_alive]
     for run in begun:
         if any(holder.startswith(f"run {run.run_id},") for holder in silent):
-            instance.report_run_failed(run, "its process has died; the state is intact: the next run continues")
+            instance.report_run_failed(run, "no process renews its lease; the state is intact: the next run continues")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     held = {feed for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
     return frozenset(waiting | feeds & held)

@@ -22,7 +22,7 @@ from unit.state.world import DESTINATION, FEED, Clock, World
 from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, is_running, this_process
 from state.ledger.ledger import Ledger
-from state.queries import LedgerQueries
+from state.queries import LedgerQueries, held_leases
 
 CHILD = """
 import dataclasses, json, sys
@@ -47,8 +47,10 @@ def holder(world: World) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("is_reaped", [True, False], ids=["reaped", "not reaped"])
 def test_a_holder_that_was_killed_is_followed_at_once(world: World, holder: subprocess.Popen[str], is_reaped: bool) -> None:
+    assert [*held_leases(world.engine, DESTINATION, world.clock.lease_clock)] == [(FEED, "eventsync run", True)]
     os.kill(holder.pid, signal.SIGKILL)
     os.waitid(os.P_PID, holder.pid, os.WEXITED | (0 if is_reaped else os.WNOWAIT))
+    assert [*held_leases(world.engine, DESTINATION, world.clock.lease_clock)] == [(FEED, "eventsync run", False)]
     shown = LedgerQueries(world.engine).status()[0].lease
     assert shown is not None
     assert (shown.pid, shown.is_gone) == (holder.pid, True)

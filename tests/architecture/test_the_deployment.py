@@ -112,11 +112,20 @@ def test_every_image_is_named_by_its_digest_which_an_operator_looks_up() -> None
     assert set(re.findall(r"#(\w+_IMAGE)=\S+@sha256:", example)) == {"PYTHON_IMAGE", "POSTGRES_IMAGE", "REDIS_IMAGE"}
 
 
-def test_redis_asks_for_a_password_which_no_list_of_processes_shows() -> None:
+def test_redis_asks_for_a_password_which_no_list_of_processes_shows_and_clients_have_it(tmp_path: Path) -> None:
     redis = yaml.safe_load((DEPLOY / "celery" / "compose.yaml").read_text("utf-8"))["services"]["redis"]
     assert (redis["secrets"], redis["networks"]) == (["redis_password"], ["inside"])
-    assert redis["command"][-1].endswith("| exec redis-server -")
-    assert "requirepass" in redis["command"][-1]
+    shell, option, script = redis["command"]
+    (tmp_path / "docker-entrypoint.sh").write_text('#!/bin/sh\necho "$@"\ncat\n', "utf-8")
+    (tmp_path / "docker-entrypoint.sh").chmod(0o755)
+    (tmp_path / "password").write_text("s3cret\n", "utf-8")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD_FILE": str(tmp_path / "password")}
+    script = script.replace("$$", "$").replace("/run/secrets/redis_password", env["REDIS_PASSWORD_FILE"])
+    said = subprocess.run([shell, option, script], env=env, capture_output=True, text=True, check=True).stdout
+    assert said == "redis-server -\nappendonly yes\nrequirepass s3cret\n"
+    words = [DEPLOY / "entrypoint.sh", "sh", "-c", "echo $CELERY_BROKER_URL $CELERY_RESULT_BACKEND"]
+    said = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+    assert said == "redis://:s3cret@redis/0 redis://:s3cret@redis/1\n"
 
 
 def test_celerys_packages_are_installed_by_their_hashes() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-NOBODY = 65534
+OTHER_USER = 65534
 LAUNCH = """
 mutation { launchPipelineExecution(executionParams: {
   selector: {repositoryLocationName: "eventsync", repositoryName: "__repository__", jobName: "sync_night_walks"},
@@ -118,10 +118,10 @@ def listening(pid: int) -> list[tuple[str, Any]]:
     return found
 
 
-def as_nobody(script: str, asked: object) -> Any:
+def as_another_user(script: str, asked: object) -> Any:
     """Run a script as another user, with JSON as its argument; return what it prints."""
     command = [os.path.realpath(sys.executable), "-I", "-c", script, json.dumps(asked)]
-    rights: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    rights: dict[str, Any] = {"user": OTHER_USER, "group": OTHER_USER, "extra_groups": []}
     done = subprocess.run(command, cwd="/", env={}, capture_output=True, text=True, check=False, timeout=120, **rights)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -12,7 +12,7 @@ import re
 import dagster as dg
 import pytest
 from browser.conftest import REBOUND, Heard, choose_days, is_cut, is_red, visit
-from browser.others import ATTACK, LAUNCH, LAUNCHES, REACH, SOCKET, as_nobody, listening, site
+from browser.others import ATTACK, LAUNCH, LAUNCHES, REACH, SOCKET, as_another_user, listening, site
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from integration.waiting import until
 from playwright.sync_api import BrowserContext, Locator, Page, expect
@@ -148,7 +148,7 @@ def test_a_page_of_another_origin_changes_nothing(stage: Stage, context: Browser
 def test_another_user_of_the_machine_finds_no_way_to_run_code(stage: Stage) -> None:
     doors = listening(stage.pid)
     assert [family for family, _ in doors].count("unix") >= 2, "the code server and the one that it starts"
-    assert as_nobody(REACH, doors) == [["tcp", [*stage.ui.removeprefix("http://").split(":")]]], "the UI itself, by design"
+    assert as_another_user(REACH, doors) == [["tcp", [*stage.ui.removeprefix("http://").split(":")]]], "the UI itself, by design"
     # They may launch runs there, as docs/operations.md says; but a run's configuration loads no code and names no mapping file.
     selector = {"repositoryLocationName": "eventsync", "repositoryName": "__repository__", "jobName": "sync_night_walks"}
     loading = [
@@ -158,5 +158,5 @@ def test_another_user_of_the_machine_finds_no_way_to_run_code(stage: Stage) -> N
         {"resources": {"options": {"config": {"mapping": "/srv/theirs.yaml"}}}},
     ]
     asked = [{"selector": selector, "mode": "default", "runConfigData": json.dumps(config)} for config in loading]
-    answers = as_nobody(LAUNCHES, [stage.ui, asked])
+    answers = as_another_user(LAUNCHES, [stage.ui, asked])
     assert answers == ["RunConfigValidationInvalid"] * len(loading)

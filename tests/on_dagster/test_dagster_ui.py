@@ -94,8 +94,8 @@ def service_of(demo: Ui) -> str:
 def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_its_options(tmp_path: Path) -> None:
     home, far = tmp_path / "demo" / "dagster", tmp_path / ("too-long-for-the-path-of-a-socket" * 3)
     far.mkdir()
-    told = {"EVENTSYNC_METRICS_PORT": "0", "TMPDIR": str(far)}
-    with ui(("--demo", "--folder", str(tmp_path / "demo")), home, told, tmp_path) as demo:
+    settings = {"EVENTSYNC_METRICS_PORT": "0", "TMPDIR": str(far)}
+    with ui(("--demo", "--folder", str(tmp_path / "demo")), home, settings, tmp_path) as demo:
         with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:
             assert Webserver(http, "eventsync").is_there()
         assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}

@@ -75,12 +75,12 @@ class Deployment:
         """
         compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
         here = {"3000": str(self.web_port), "0.0.0.0": "127.0.0.1"}
-        home, told = self.environ["DAGSTER_HOME"], compose["services"][part]["environment"]
+        home, given = self.environ["DAGSTER_HOME"], compose["services"][part]["environment"]
         words = [word.replace("/srv/eventsync/dagster", home) for word in compose["services"][part]["command"]]
         env = {name: value for name, value in self.environ.items() if part == "code" or not name.startswith("EVENT")}
-        addresses = [name for name in ("DAGSTER_POSTGRES_URL", "EVENTSYNC_STATE_URL") if name in told]
-        env |= {name: as_role(self.environ[name], str(make_url(told[name]).username)) for name in addresses}
-        env |= {"EVENTSYNC_UI_HOSTS": PROXY} if "EVENTSYNC_UI_HOSTS" in told else {}
+        addresses = [name for name in ("DAGSTER_POSTGRES_URL", "EVENTSYNC_STATE_URL") if name in given]
+        env |= {name: as_role(self.environ[name], str(make_url(given[name]).username)) for name in addresses}
+        env |= {"EVENTSYNC_UI_HOSTS": PROXY} if "EVENTSYNC_UI_HOSTS" in given else {}
         command, cwd = [DEPLOY / "entrypoint.sh", *(here.get(word, word) for word in words)], self.desk.folder
         with (cwd / f"{part}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log, process_group=0)

@@ -110,7 +110,7 @@ rows are read again where what became of them may have changed
     cancelling a:a/off a b | send | = | = => unchanged 2, drifted 1; unchanged 2, drifted 1
     drafting a | send | a:x | send | a:y | a | = => unchanged 1; drifted 1
     b | a a:x b:a | send | = => rejected 2, new 1, restaged 1; rejected 1, held 1, unchanged 1
-    a b c: | lose | a:x b c: | refuse | = => rejected 1, unchanged 1, drifted 1; rejected 1, unchanged 1, new 1, restaged 1
+    a b c: | lose | a:x b c: | refuse | = => rejected 1, unchanged 1, drifted 1; rejected 1, unchanged 1, drifted 1
 rows that dispute a key are passed over once nothing is owed
     a a:x b | send | = | = => rejected 2, unchanged 1; rejected 2, unchanged 1 (passed over)
 """,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import socket
 import struct
 import time
@@ -104,7 +105,13 @@ Moment = Literal["before", "after"]
 _HTML: Final = "text/html; charset=utf-8"
 _BREAK_S: Final = 0.2
 """Seconds that the `Retry-After` of an injected 429 or 503 asks for, as exactly as its form allows."""
-_WRONG_IDS: Final = ("100001", 100001.5, True, -1)
+_WRONG_IDS: Final = ("event-100001", 100001.5, True, -1)
+_MOMENTS: Final[Mapping[FaultKind, Moment]] = {
+    **dict.fromkeys(("wrong_id", "text_id"), "after"),
+    **dict.fromkeys(("error_400", "error_403", "error_413"), "before"),
+}
+"""When a fault happens that has one moment only."""
+_ID: Final = re.compile(rb'"id": ?(\d+)')
 _GATEWAY_PAGE: Final = (
     b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
 )
@@ -127,8 +134,9 @@ def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
     if int.from_bytes(drawn[:4]) % 1000 >= switches.fault_per_mille:
         return None
     kind = switches.faults[int.from_bytes(drawn[4:8]) % len(switches.faults)]
-    moment: Moment = "after" if drawn[8] & 1 else "before"
-    return Fault(kind, moment if switches.fault_moment == "either" else switches.fault_moment, drawn[9])
+    either: Moment = "after" if drawn[8] & 1 else "before"
+    moment = either if switches.fault_moment == "either" else switches.fault_moment
+    return Fault(kind, _MOMENTS.get(kind, moment), drawn[9])
 
 
 def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:
@@ -137,6 +145,7 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
     whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, status)
     breaks = retry_after(switches.retry_after, _BREAK_S, now)
     errors: Mapping[str, ApiError] = {
+        "error_400": ApiError("invalid_request", "A gateway refuses the request."),
         "error_408": ApiError("internal_error", "The request took too long.", status=408),
         "error_425": ApiError("internal_error", "Too early.", status=425),
         "error_429": ApiError("rate_limited", "Too many requests just now.", headers=breaks),
@@ -145,6 +154,8 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
         "error_503": ApiError("internal_error", "The service is taking a break.", status=503, headers=breaks),
     }
     others: Mapping[str, Reply] = {
+        "error_403": ApiError("forbidden", "A gateway denies access.").answer("gateway"),
+        "error_413": Reply(413, _GATEWAY_PAGE, media_type=_HTML),
         "error_502": Reply(502, _GATEWAY_PAGE, media_type=_HTML),
         "error_504": Reply(504, _GATEWAY_PAGE, media_type=_HTML),
         "error_520": Reply(520, _GATEWAY_PAGE, media_type=_HTML),
@@ -155,6 +166,8 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
         "no_doc": Reply(status, b"{}"),
         "malformed": replace(whole, body=whole.body.replace(b":", b"=>", 1)),
         "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, status),
+        "text_id": replace(whole, body=_ID.sub(rb'"id":"\1"', whole.body, count=1)),
+        "long_header": replace(whole, headers=(*whole.headers, ("X-Long", "x" * 20_000))),
         # 303 after the work is done, 307 before it (RFC 9110, 15.4).
         "redirect": Reply(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
     }

@@ -12,17 +12,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
-GatewayKind = Literal["error_502", "error_504", "error_520"]
+GatewayKind = Literal["error_400", "error_403", "error_413", "error_502", "error_504", "error_520"]
 BreakKind = Literal["reset", "reset_midway", "closed", "late", "hang", "drip", "truncated", "twice"]
-IdlessKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "html"]
-FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, IdlessKind, "redirect"]
+OddKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "text_id", "long_header", "html"]
+FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, OddKind, "redirect"]
 """How an answer goes wrong.
 
-`error_429`: a 429 although no limit is reached. 502, 504 and 520 are sent as a gateway's page. `stored_500`: a 500 that is stored
-under the key and sent again. `reset_midway`: the connection is reset after half of the answer; `closed`: closed without an
-answer; `late`: reset at once, while the work continues and the key is in progress; `hang`: no answer ever; `drip`: an answer that
-never ends; `truncated`: closed after half of the answer; `twice`: a second copy of the answer follows. `empty`, `no_content`
-(204), `no_doc`, `malformed` and `wrong_id` (text, fraction, boolean or negative): successes without a usable id. `html`: a
+`error_429`: a 429 although no limit is reached. 400, 403 and 413 are a gateway's refusals, whatever the service holds, always
+before the work; each 403 has the same request id. 413, 502, 504 and 520 are sent as a gateway's page. `stored_500`: a 500 that
+is stored under the key and sent again. `reset_midway`: the connection is reset after half of the answer; `closed`: closed
+without an answer; `late`: reset at once, while the work continues and the key is in progress; `hang`: no answer ever; `drip`:
+an answer that never ends; `truncated`: closed after half of the answer; `twice`: a second copy of the answer follows. `empty`,
+`no_content` (204), `no_doc`, `malformed` and `wrong_id` (text, fraction, boolean or negative, after the work): successes
+without a usable id. `text_id`: the id as a text, after the work. `long_header`: a header of 20,000 characters. `html`: a
 gateway's page with status 200. `redirect`: 307 before the work, 303 after it.
 """
 FaultMoment = Literal["before", "after", "either"]

@@ -125,10 +125,18 @@ TELLS: dict[str, tuple[int, str]] = {
     "no_doc": (201, "{}"),
     "malformed": (201, "=>"),
     "wrong_id": (201, '"id":'),
+    "text_id": (201, '"id":"'),
+    "long_header": (201, '"doc"'),
+    "error_400": (400, "invalid_request"),
+    "error_403": (403, '"requestId":"gateway"'),
+    "error_413": (413, "<!doctype html>"),
     "html": (200, "<!doctype html>"),
     "redirect before": (307, ""),
     "redirect after": (303, ""),
 }
+
+ONLY = {"error_400": "before", "error_403": "before", "error_413": "before", "wrong_id": "after", "text_id": "after"}
+"""Faults that happen at one moment, whatever the switch says."""
 
 
 def post(http: httpx.Client, event: Event, *, silence_s: float = PATIENCE_S) -> tuple[int, str]:
@@ -174,6 +182,7 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
         copied = post(http, event) if kind == "twice" else None
         again = post(http, event)
         events, requests = kept("events"), kept("requests")
+    moment = ONLY.get(kind, moment)
     expected, sign = TELLS[f"{kind} {moment}"] if kind == "redirect" else TELLS[kind]
     assert (status, sign in text) == (expected, True), text
     if kind != "late":  # whose work goes on

@@ -50,6 +50,7 @@ class ReasonCode(StrEnum):
     UNDECODABLE = "undecodable", "The cell holds bytes that are not text in the agreed encoding."
     ASSERTION = "assertion", "The row breaks a rule agreed for this feed."
     IMAGE = "image", "The image cannot be used."
+    INTERNAL_ERROR = "internal_error", "A fault of our program stopped this row. Nothing is known to be wrong with the row."
 
 
 class Detail(StrEnum):

@@ -117,6 +117,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.IMAGE: Sentence(
         "The image at {found} cannot be used.", "Check that the address opens an image, and nothing else."
     ),
+    ReasonCode.INTERNAL_ERROR: Sentence("A fault of our program stopped this row.", "Leave it as it is: we correct the program."),
 }
 MISSING = "A value is missing: {field}."
 FIELDS: Mapping[str, str] = {

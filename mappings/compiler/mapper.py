@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
@@ -29,12 +30,25 @@ from mappings.compiler.key import ReadKey, compile_key
 from mappings.compiler.payload import Payload, Validator
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping, left_out
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
-from mappings.errors import ConfigError
+from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
-from mappings.outcome import OVER, Alternatives, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.faults import Fault, fault_of, fault_reason, log_fault
+from mappings.outcome import (
+    OVER,
+    WHOLE_ROW,
+    Alternatives,
+    Gone,
+    MappedRow,
+    Part,
+    Rejection,
+    RowOutcome,
+    Silence,
+    Skipped,
+    SourceRow,
+)
 from mappings.positions import Loc, MappingProblem
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
-from mappings.row_key import RowKey, row_digester
+from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import Fields
@@ -43,6 +57,8 @@ from mappings.zones import EndOfDay, find_zone
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)
 LeaveOut = Callable[[RowState], str]
 """Returns the label of a rule that leaves the row out, "" if it does not; raises Refusal if the row is rejected."""
@@ -266,6 +282,8 @@ class RowMapper:
     _run_dates: frozenset[str]
     _reads_row_number: bool
     _alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
+    _logged: set[Fault] = field(default_factory=set, compare=False)
+    """The faults whose stack trace is in the log already."""
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Map all rows of a source; each row ends in exactly one outcome, or in several if it is split.
@@ -283,6 +301,31 @@ class RowMapper:
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Map a row, together with the rows that `joined` it, to at least one outcome."""
+        found = self.guarded(row, self._known_outcomes, row, joined)
+        return (found,) if isinstance(found, Rejection) else found
+
+    def guarded(self, row: SourceRow, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejection:
+        """Return the result of work on a row, or the row's rejection if that raises an exception that no code expects.
+
+        The stack trace of each such fault is logged once.
+        """
+        try:
+            return work(*args, **kwargs)
+        except (SyncError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours in one row harms one row
+            fault = fault_of(error)
+            if fault not in self._logged:
+                self._logged.add(fault)
+                log_fault(error, row.location)
+        key, known_as = NO_KEY, Alternatives()
+        with suppress(Exception):  # the key may be what cannot be read
+            key = self.key_of(row)
+            known_as = () if self._alternatives is None else self._alternatives(row.cells)
+        silence = Part(silence=Silence(key)) if key and self._rules.expansions else WHOLE_ROW
+        return Rejection(row.location, key, (fault_reason(fault),), row.cells, silence, known_as)
+
+    def _known_outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
         if self._alternatives is None:
             return self._outcomes(row, joined)
         known_as = self._alternatives(row.cells)

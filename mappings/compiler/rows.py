@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from mappings.compiler.base import Compiler, Getter, RowState, Watch, as_list
 from mappings.errors import ConfigError
-from mappings.outcome import OVER, TOO_FAR, Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.outcome import OVER, TOO_FAR, Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import NO_KEY, RowKey
@@ -22,6 +22,8 @@ from mappings.spec import rules as spec
 from mappings.steps.step import Kind
 from mappings.zones import TimeOfDay
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TOO_LONG = "longer than wanted"
 _HELD_AT_MOST = 100_000
 """How many rows may wait in memory for the end of the file; about 100 MB."""
@@ -130,6 +132,7 @@ class SingleRowMapper(Protocol):
     """The part of a mapper that maps a single row."""
 
     def open_row(self, row: SourceRow) -> RowState | Skipped | Gone: ...
+    def guarded(self, row: SourceRow, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejection: ...
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]: ...
     def digest(self, row: SourceRow) -> bytes: ...
 
@@ -178,13 +181,22 @@ def compile_grouping(grouping: spec.Grouping, build: Getter) -> MapGroups:
         for key, group in row_groups(rows, _key_reader(mapper), is_sorted=grouping.is_sorted):
             first, joined = group[0], JoinedRows(grouping.collect)
             if len(group) > 1:
-                opened = [(row, state) for row in group if isinstance(state := mapper.open_row(row), RowState)]
-                # Rows that are called off join it no more, unless all of them are.
-                (first, _), *others = [pair for pair in opened if not pair[1].cancelled] or opened
-                joined.rows = [(row, state, build(state) or {}) for row, state in others]
-                joined.digests = [mapper.digest(row) for row, _ in others]
-            yield from mapper.outcomes(first, joined)
+                found = mapper.guarded(first, join, mapper, group)
+                if isinstance(found, Rejection):
+                    yield found
+                else:
+                    first, joined = found
+                    yield from mapper.outcomes(first, joined)
+            else:
+                yield from mapper.outcomes(first, joined)
             yield from (Absorbed(row.location, key or NO_KEY, Absorption.GROUPED) for row in group if row is not first)
+
+    def join(mapper: SingleRowMapper, group: list[SourceRow]) -> tuple[SourceRow, JoinedRows]:
+        opened = [(row, state) for row in group if isinstance(state := mapper.open_row(row), RowState)]
+        # Rows that are called off join it no more, unless all of them are.
+        (first, _), *others = [pair for pair in opened if not pair[1].cancelled] or opened
+        rows = [(row, state, build(state) or {}) for row, state in others]
+        return first, JoinedRows(grouping.collect, rows, [mapper.digest(row) for row, _ in others])
 
     return map_groups
 
@@ -197,7 +209,11 @@ def compile_choice(compiler: Compiler, choosing: spec.Choosing, loc: Loc) -> Map
 
     def choose(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         for key, group in row_groups(rows, _key_reader(mapper), is_sorted=choosing.is_sorted):
-            best = group[-1:] if rank is None else _newest(mapper, group, rank)
+            best = group[-1:] if rank is None else mapper.guarded(group[-1], _newest, mapper, group, rank)
+            if isinstance(best, Rejection):
+                yield best
+                yield from (Absorbed(row.location, key or NO_KEY, Absorption.DUPLICATE) for row in group[:-1])
+                continue
             for row in group:
                 if key is None or any(row is one for one in best):
                     yield from mapper.outcomes(row)
@@ -224,7 +240,7 @@ def _key_reader(mapper: SingleRowMapper) -> KeyOf:
     """Return the function that gives the key by which a row is grouped; rows without a key or left out are not grouped."""
 
     def key_of(row: SourceRow) -> RowKey | None:
-        opened = mapper.open_row(row)
+        opened = mapper.guarded(row, mapper.open_row, row)
         return opened.key if isinstance(opened, RowState) and opened.key and not row.problems else None
 
     return key_of

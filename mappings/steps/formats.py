@@ -261,6 +261,8 @@ def real_day(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError:
+        if not 1 <= month <= 12:
+            raise NotRealError(f"there is no month {month}") from None
         particulars: Mapping[str, Particular] = {"month": f"{year:04}-{month:02}-01", "days": monthrange(year, month)[1]}
         message = f"there is no day {day} in month {month} of {year}"
         raise NotRealError(message, Detail.NO_SUCH_DAY, particulars) from None

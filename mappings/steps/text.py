@@ -28,6 +28,8 @@ _MOJIBAKE = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\
 _MOST_LAYERS = 8
 _REFERENCE = re.compile("&[#A-Za-z]")
 """The beginning of every HTML character reference."""
+_ENDLESS = re.compile("&#[0-9]{100,};?")
+"""A reference by a number that Python refuses to parse."""
 _BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
 _LINE_SPACE = re.compile(r"[^\S\n]+")
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
@@ -308,7 +310,7 @@ def unescape(text: str) -> str:
         plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
         if not _REFERENCE.search(plain):
             return plain
-        plain = html.unescape(plain)
+        plain = html.unescape(_ENDLESS.sub("\ufffd", plain))
         if plain == text:
             return text
         text = plain

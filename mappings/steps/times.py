@@ -305,6 +305,7 @@ class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
         {iso: time, day_end: next_day}: "24:00" -> "24:00:00"
         {iso: moment}: "2026-07-01T18:00:00" -> not_a_date
         {iso: date}: "2026-W53-1" -> not_a_date
+        {iso: date}: "2027-13-05" -> not_a_date
     """
 
     kind: IsoKind = Field(alias="iso", description="What it is: moment (with its offset), wall (without), date, or time.")

@@ -211,6 +211,7 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Run
         (standing.forgotten, too_old),
         (standing.blocked, STANDING_TEXTS[Waiting.BLOCKED]),
         (standing.uncertain, STANDING_TEXTS[Waiting.UNCERTAIN]),
+        (standing.faults, "rejected because of a bug in eventsync: please report it with the stack trace in the log"),
         *([(refused, f"{STANDING_TEXTS[Waiting.REFUSED]}, more than the feed allows")] if are_many else []),
     ]
     red = [f"{rows} {text}" for rows, text in beyond if rows.count]

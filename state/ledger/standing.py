@@ -15,6 +15,8 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, exists, false, func, or_, select
 
 from mappings.delivery import Answer
+from mappings.outcome import shown_place
+from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
@@ -75,8 +77,8 @@ class Standing:
     """All entries of a feed that wait for a person, read in this run or not.
 
     `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
-    `drifts`: the drift by kind. `asked`: how many events the source asks for now, 0 if nothing is refused. `copies`: rows that
-    may exist more than once; no row waits for that reason alone.
+    `faults`: rejected because of a bug in eventsync. `drifts`: the drift by kind. `asked`: how many events the source asks for
+    now, 0 if nothing is refused. `copies`: rows that may exist more than once; no row waits for that reason alone.
     """
 
     conflict: OpenRows = _NONE
@@ -90,6 +92,7 @@ class Standing:
     vanished: OpenRows = _NONE
     earlier: OpenRows = _NONE
     warning: OpenRows = _NONE
+    faults: OpenRows = _NONE
     drifts: Mapping[DriftKind, int] = field(default_factory=dict)
     asked: int = 0
     copies: Copies = field(default_factory=Copies)
@@ -166,10 +169,21 @@ def read_standing(connection: Connection, scope_id: int, now: datetime | None, k
         **rows,
         uncertain=of(Waiting.UNCERTAIN, ~is_late),
         forgotten=of(Waiting.UNCERTAIN, is_late),
+        faults=_faults(connection, scope_id),
         drifts={DriftKind(kind): count for kind, count in drifts},
         asked=_count_wanted(connection, scope_id) if rows["refused"].count else 0,
         copies=Copies(count_entries(connection, *several), tuple(map(tuple, connection.execute(most)))),
     )
+
+
+def _faults(connection: Connection, scope_id: int) -> OpenRows:
+    """Return the rows of the last read that a bug in eventsync rejected."""
+    reads = select(RUN.c.id).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
+    last = reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1).scalar_subquery()
+    is_listed = and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.listed_run == last, PROBLEM.c.kind == ProblemKind.REJECTED.value)
+    is_fault = PROBLEM.c.reasons.contains(json.dumps(ReasonCode.INTERNAL_ERROR))
+    rows = connection.execute(select(PROBLEM.c.row_key, PROBLEM.c.origin).where(is_listed, is_fault).order_by(PROBLEM.c.id)).all()
+    return OpenRows(len(rows), tuple(RowKey(row.row_key or shown_place(row.origin)) for row in rows[:_NAMED]))
 
 
 def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +14,7 @@ from unit.mappings.conftest import Build, Mapper, Row, cases, cells_of, event_of
 
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
+from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Silence, Skipped, SourceRow, if_unknown
 from mappings.row_key import RowKey
@@ -381,3 +385,56 @@ def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> N
     (reason,) = outcome.reasons
     assert (reason.found, reason.value) == ("2036-07-01T18:00:00+01:00", "3653 days")
     assert reason.hint == "at most 400 days from start to end are allowed"
+
+
+class Faulty(dict[str, str]):
+    """Cells of which one raises what it is given."""
+
+    column, error = "", Exception()
+
+    def __getitem__(self, column: str) -> str:
+        if column == self.column:
+            raise self.error
+        return super().__getitem__(column)
+
+    def get(self, column: str, default: Any = None) -> Any:
+        return super().get(column, default) if column != self.column else self[column]
+
+
+def with_fault(row: SourceRow, column: str, error: Exception) -> SourceRow:
+    cells = Faulty(row.cells)
+    cells.column, cells.error = column, error
+    return replace(row, cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("top", "column", "becomes"),
+    [
+        ("", "TITLE", "2 internal_error of 1; 3; 4"),
+        ("", "ID", "2 internal_error of ; 3; 4"),
+        ("rows:\n  - explode: {columns: KIND, by: '/'}\n", "KIND", "2 internal_error of 1; 3; 4"),
+        (TOPS["group"], "TITLE", "2 internal_error of 1; 4 grouped; 3"),
+        (TOPS["group"], "ID", "2 internal_error of ; 3; 4"),
+        (TOPS["newest"], "ON", "4 internal_error of 1; 2 duplicate; 3"),
+    ],
+)
+def test_a_fault_of_ours_in_one_row_rejects_that_row_and_logs_where(
+    top: str, column: str, becomes: str, mapper: Mapper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = rows({"ON": "2026-05-11"}, {"ID": "2", "ON": ""}, {"ON": "2026-05-12"})
+    error = ArithmeticError("no code expects this \x1b[35m")
+    outcomes = list(mapper(top=top, event=OFFERS).over([with_fault(several[0], column, error), *several[1:]]))
+    known = {outcome.location.number: outcome.row_key for outcome in outcomes}
+    found = re.sub(r"(\d) (internal_error)", lambda line: f"{line[0]} of {known[int(line[1])]}", by_line(outcomes))
+    assert found == becomes
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("ArithmeticError") == 1
+    assert "\x1b" not in printed.err
+    assert "mapping the row at sample.csv:" in printed.err
+
+
+@pytest.mark.parametrize("passing", [MemoryError(), ConfigError("stopped")])
+def test_what_stops_a_whole_run_is_no_fault_of_a_row(passing: Exception, mapper: Mapper) -> None:
+    with pytest.raises(type(passing)):
+        list(mapper().over([with_fault(rows({})[0], "TITLE", passing)]))

@@ -92,6 +92,7 @@ def rows(count: int, *first: str) -> OpenRows:
         (Standing(vanished=rows(4, "x", "y", "z")), 0, ["4 (x, y, z, …) gone"]),
         (Standing(earlier=rows(1, "x")), 0, ["1 (x) with earlier events"]),
         (Standing(warning=rows(1, "x")), 0, ["1 (x) used with a warning"]),
+        (Standing(faults=rows(1, "a")), 1, ["1 (a) rejected because of a bug in eventsync", "stack trace in the log"]),
         (Standing(unconfirmed=rows(1, "a")), 0, ["eventsync reconcile town-hall"]),
         (Standing(conflict=rows(1, "a b")), 1, ["1 (a b) in conflict", "eventsync resolve town-hall 'a b'"]),
         (
@@ -107,7 +108,7 @@ def test_the_exit_code_follows_from_what_stands_at_the_end_of_a_run(
     outcome = outcome_of_publish(PublishReport(PublishAccount(new=9, delivered=9), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code == code
     assert [word for word in words if word not in outcome.text] == []
-    assert ("eventsync rows town-hall" in outcome.hint) == bool(standing.rows)
+    assert ("eventsync rows town-hall" in outcome.hint) == bool(standing.rows or standing.faults.count)
 
 
 def test_the_cause_of_an_early_end_goes_before_what_it_left_behind(mapping: FeedMapping) -> None:

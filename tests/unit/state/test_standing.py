@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,11 @@ from unit.state.books import BOOK, delivered, problems, put
 from unit.state.story import WARNED, play
 from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
 
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import EntryState, ProblemKind, Waiting
-from state.ledger.accounts import PublishAccount
+from state.ledger.accounts import PublishAccount, ReadKind, StagePolicy
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
@@ -77,6 +79,17 @@ def test_a_refused_row_that_was_taken_back_waits_no_longer(world: World) -> None
     delivered(world, row("a"))
     put(world, "a", state="refused", event_id=None, fingerprint="")
     assert waiting(world) == {}
+
+
+def test_a_row_that_a_fault_of_ours_rejected_stands_until_a_read_maps_it(world: World) -> None:
+    reason = Reason(ReasonCode.INTERNAL_ERROR, "", "", "", "please report it")
+    faulty = (replace(rejection("a"), reasons=(reason,)), replace(rejection(place="agenda.csv:7"), reasons=(reason,)))
+    world.stage([row("b"), rejection("c"), *faulty])
+    assert world.ledger.standing().faults == OpenRows(2, (RowKey("a"), RowKey("agenda.csv:7")))
+    world.stage([rejection("d")], is_whole=False, policy=StagePolicy(kind=ReadKind.INCREMENTAL))
+    assert world.ledger.standing().faults.count == 2
+    world.stage([row("a"), row("b"), rejection("c")])
+    assert world.ledger.standing().faults == OpenRows()
 
 
 @pytest.mark.parametrize("state", EntryState)

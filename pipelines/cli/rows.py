@@ -351,8 +351,10 @@ def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
 
 
 _ADDED = ("place", "problem", "hint")
-_STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
-_PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
+_CELL_START = re.compile(r'(?:^|[,;\n\u2028\u2029])[,;"\s]*+([=+\-@＝＋－＠]?)')
+"""Where a reader that splits at a comma, semicolon or line break may begin a cell, and what starts a formula (OWASP, "CSV
+Injection").
+"""
 _BOM = "\ufeff"
 _IN_MEMORY = 4_000_000
 """Bytes of rows that are buffered in memory before they go to a temporary file."""
@@ -397,7 +399,7 @@ def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:
 
     UTF-8 with a byte order mark, which Excel needs. All columns must be known before the first line is written, so rows are
     buffered in a temporary file and memory stays bounded. If a partner's column has the name of one of ours, ours becomes
-    `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
+    `eventsync place`. No spreadsheet runs a cell as a formula (`safe_cell`).
 
     Raises:
         ConfigError: the file cannot be written.
@@ -423,9 +425,9 @@ def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:
 
 
 def safe_cell(text: str) -> str:
-    """Return text that no spreadsheet runs as a formula: an apostrophe precedes = + - @ TAB CR LF.
+    """Return text that no spreadsheet runs as a formula, in whole or, split at a comma, semicolon, tab or line break, in part.
 
-    Plain numbers (`-5`, `+48 123`) stay unchanged. Harmful characters are `replaced`.
+    An apostrophe precedes = + - @ wherever a cell may begin. A tab becomes a space, and harmful characters are `replaced`.
     """
-    is_formula = text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text)
-    return f"'{replaced(text)}" if is_formula else replaced(text)
+    plain = replaced(text).replace("\t", " ")
+    return _CELL_START.sub(lambda found: f"{found[0][:-1]}'{found[1]}" if found[1] else found[0], plain)

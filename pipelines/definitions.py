@@ -196,7 +196,7 @@ def _load_definitions(
     settings: Settings, open_run_context: OpenContext, *, is_strict: bool, wanted: Collection[str] = ()
 ) -> tuple[Sequence[_Feed], dg.Definitions]:
     """Build the definitions of each feed, and those that belong to no feed."""
-    folder = load_folder(settings.feeds, wanted, warns=False)
+    folder = load_folder(settings.feeds, wanted, folders=settings.files, warns=False)
     if is_strict and folder.broken:
         raise folder.broken[0]
     broken = broken_feeds(folder)
@@ -213,7 +213,8 @@ def _load_definitions(
         )
         for mapping in folder.feeds
     ]
-    return feeds, dg.Definitions.merge(broken_definitions(broken), history_definitions(), schedules, notices, _common())
+    unusable = broken_definitions(broken, settings.files)
+    return feeds, dg.Definitions.merge(unusable, history_definitions(), schedules, notices, _common())
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +253,16 @@ def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
     return feeds
 
 
-def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
-    """Build the definitions of broken files; empty if there are none."""
+def broken_definitions(feeds: Sequence[BrokenFeed], folders: Sequence[Path] = ()) -> dg.Definitions:
+    """Build the definitions of broken files; empty if there are none. `folders`: those in which they may name files, too."""
     if not feeds:
         return dg.Definitions()
-    parts = [_broken_file(one) for one in feeds] + [_failing_feed(one, one.feed) for one in feeds if one.feed is not None]
+    parts = [_broken_file(one, folders) for one in feeds]
+    parts += [_failing_feed(one, one.feed) for one in feeds if one.feed is not None]
     return dg.Definitions.merge(dg.Definitions(sensors=[_checks_sensor(feeds)]), *parts)
 
 
-def _broken_file(broken: BrokenFeed) -> dg.Definitions:
+def _broken_file(broken: BrokenFeed, folders: Sequence[Path]) -> dg.Definitions:
     """Build the asset of a broken file, and the check that a person may run after correcting it, without a reload."""
     error = broken.error
     problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
@@ -277,7 +279,7 @@ def _broken_file(broken: BrokenFeed) -> dg.Definitions:
     @dg.asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
     def loads() -> dg.AssetCheckResult:
         try:
-            load_feed(error.path)
+            load_feed(error.path, folders=folders)
         except MappingFileError as still:
             return dg.AssetCheckResult(passed=False, description=replaced(str(still)), metadata={"problems": len(still.problems)})
         return dg.AssetCheckResult(

@@ -244,6 +244,8 @@ class Settings(BaseModel):
     base_url: str = ""
     api_key: SecretStr = SecretStr("")
     feeds: Path
+    files: tuple[Path, ...] = ()
+    """Folders beside that of a mapping file in which it may name files."""
     state_url: str = Field(repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=200)
     log_format: Literal["pretty", "json"] = "pretty"
@@ -310,6 +312,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "base_url": _base_url(environment),
         "api_key": environment.header("EVENT_API_KEY", environment.secret("EVENT_API_KEY")),
         "feeds": (cwd / environment.text("EVENTSYNC_FEEDS", "mappings/feeds")).resolve(),
+        "files": tuple(cwd / Path(name).expanduser() for name in environment.text("EVENTSYNC_FILES").split(os.pathsep) if name),
         "state_url": _state_url(environment.text("EVENTSYNC_STATE_URL", "sqlite:///.eventsync/state.db"), cwd),
         "log_format": log_format,
         "log_level": log_level,

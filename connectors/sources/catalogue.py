@@ -5,7 +5,7 @@ The module of a kind is imported when a source of it is opened, as some take lon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +44,7 @@ FileSpec = (
 """The kinds of source that are files."""
 
 
-def open_source(
+def open_source(  # noqa: PLR0913  # the parts of one feed's source
     spec: SourceSpec,
     base: Path,
     columns: frozenset[str],
@@ -52,12 +52,13 @@ def open_source(
     access: Access = NO_ACCESS,
     since: str = "",
     clock: Clock = REAL_CLOCK,
+    folders: Sequence[Path] = (),
 ) -> Source:
     """Return the source that `spec` describes; nothing is opened before its `read()`.
 
     `base`: the mapping file's folder, where relative paths start. `columns`: the columns that the mapping reads, all of which
     must exist. `access`: credentials for services. `since`: the cursor of an earlier read, to read only later changes; a source
-    without cursors reads everything. `clock`: time and waiting.
+    without cursors reads everything. `clock`: time and waiting. `folders`: those beside `base` in which local files may lie.
     """
     asked = ColumnRequest.of(spec, columns)
     is_read_once = isinstance(spec, FileSource) and spec.files == "new"
@@ -67,7 +68,8 @@ def open_source(
     def open_rows(asked: ColumnRequest) -> AbstractContextManager[Reading]:
         match spec:
             case FileSource():
-                read = open_files(spec, base, asked.columns, lambda file: _read_file(spec, file, asked), cursor, clock)
+                choice = choice_of(spec, base, clock, folders)
+                read = open_files(choice, asked.columns, lambda file: _read_file(spec, file, asked), cursor)
                 return MaskedSource(read, Mask(secrets_of(spec.path))).read() if is_address(spec.path) else read()
             case GoogleSheetsSource():
                 with needed_extra("sheets", f"to read {spec.place}"):
@@ -79,7 +81,7 @@ def open_source(
                 return read_salesforce(spec, asked, access, cursor, clock)
 
     def open_table(join: Join, columns: frozenset[str]) -> AbstractContextManager[Reading]:
-        return open_source(join.source, base, columns, access=access, clock=clock).read()
+        return open_source(join.source, base, columns, access=access, clock=clock, folders=folders).read()
 
     if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
         return MaskedSource(partial(read_feed_source, spec, asked, open_rows, open_table), access.mask)
@@ -110,8 +112,15 @@ def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Abstra
             return read_ics(spec, file, asked)
 
 
-def read_sheet_top(spec: WorkbookSource | GoogleSheetsSource, base: Path, most: int, *, access: Access = NO_ACCESS) -> SheetTop:
-    """Read at most `most` rows from the top of a sheet, as they are stored.
+def read_sheet_top(
+    spec: WorkbookSource | GoogleSheetsSource,
+    base: Path,
+    most: int,
+    *,
+    access: Access = NO_ACCESS,
+    folders: Sequence[Path] = (),
+) -> SheetTop:
+    """Read at most `most` rows from the top of a sheet, as they are stored; `folders`: as on opening it.
 
     Raises:
         SyncError: as on reading the source.
@@ -120,7 +129,7 @@ def read_sheet_top(spec: WorkbookSource | GoogleSheetsSource, base: Path, most: 
         if isinstance(spec, WorkbookSource):
             from connectors.sources.formats import xlsx
 
-            return xlsx.read_top(spec, file_at(spec.path, base), most)
+            return xlsx.read_top(spec, file_at(spec.path, base, folders), most)
         with needed_extra("sheets", f"to read {spec.place}"):
             from connectors.sources.google_sheets import source
         return source.read_top(spec, access, most)
@@ -192,8 +201,10 @@ class SourceProbe:
         return not self.marks <= seen if self.is_growing else self.marks != seen
 
 
-def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock = REAL_CLOCK) -> SourceProbe:
-    """Probe the files or sheets that a source would read now, including joined tables.
+def probe_source(
+    spec: SourceSpec, base: Path, *, access: Access, clock: Clock = REAL_CLOCK, folders: Sequence[Path] = ()
+) -> SourceProbe:
+    """Probe the files or sheets that a source would read now, including joined tables; `folders`: as on opening it.
 
     Raises:
         SyncError: it cannot be probed; reading would fail as well.
@@ -201,7 +212,8 @@ def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock =
     with masked_errors(access.mask):
         match spec:
             case FileSource():
-                with masked_errors(Mask(secrets_of(spec.path))), choice_of(spec, base, clock).connected() as choice:
+                found = choice_of(spec, base, clock, folders)
+                with masked_errors(Mask(secrets_of(spec.path))), found.connected() as choice:
                     own = _probe_files(choice)
             case GoogleSheetsSource():
                 with needed_extra("sheets", f"to read {spec.place}"):
@@ -217,7 +229,7 @@ def probe_source(spec: SourceSpec, base: Path, *, access: Access, clock: Clock =
             return own
         marks = set(own.marks)
         for place, join in enumerate(spec.join):
-            table = probe_source(join.source, base, access=access, clock=clock)
+            table = probe_source(join.source, base, access=access, clock=clock, folders=folders)
             if table.blind:
                 return table
             marks.update(f"{place}:{mark}" for mark in table.marks)

@@ -73,7 +73,7 @@ def set_stage(folder: Path, sandbox: RunningSandbox) -> None:
     for name in ("feeds", "in"):
         (folder / name).mkdir(parents=True)
     (folder / ".env").write_text(
-        f"EVENT_API_BASE_URL={sandbox.base_url}\nEVENT_API_KEY={sandbox.api_key}\nEVENTSYNC_FEEDS=feeds\n", "utf-8"
+        f"EVENT_API_BASE_URL={sandbox.base_url}\nEVENT_API_KEY={sandbox.api_key}\nEVENTSYNC_FEEDS=feeds\nEVENTSYNC_FILES=.\n", "utf-8"
     )
     (folder / "feeds" / "riverside.yaml").write_text(RIVERSIDE, "utf-8")
     (folder / "feeds" / "town-hall.yaml").write_text(TOWN_HALL, "utf-8")

@@ -298,6 +298,7 @@ class FeedMapping(Strict):
     _digest: bytes = PrivateAttr(default=bytes(16))
     _tables: Mapping[str, Table] = PrivateAttr(default_factory=dict)
     _warnings: tuple[FileProblem, ...] = PrivateAttr(default=())
+    _folders: tuple[Path, ...] = PrivateAttr(default=())
 
     @property
     def path(self) -> Path:
@@ -318,6 +319,11 @@ class FeedMapping(Strict):
     def warnings(self) -> tuple[FileProblem, ...]:
         """Warnings about the mapping, for the command check."""
         return self._warnings
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders beside that of the mapping file in which it may name files."""
+        return self._folders
 
     @property
     def key_alternatives(self) -> tuple[tuple[KeySource, ...], ...]:
@@ -377,9 +383,15 @@ class FeedMapping(Strict):
         return bool((window and window.window.horizon) or (recur and recur.recur.horizon))
 
     def loaded(
-        self, path: Path, digest: bytes, tables: Mapping[str, Table], warnings: tuple[FileProblem, ...] = ()
+        self,
+        path: Path,
+        digest: bytes,
+        tables: Mapping[str, Table],
+        warnings: tuple[FileProblem, ...] = (),
+        folders: tuple[Path, ...] = (),
     ) -> FeedMapping:
         """Return a copy with the loader's facts about the file."""
         mapping = self.model_copy()
-        mapping.__pydantic_private__ = {"_path": path, "_digest": digest, "_tables": tables, "_warnings": warnings}
+        facts = {"_path": path, "_digest": digest, "_tables": tables, "_warnings": warnings, "_folders": folders}
+        mapping.__pydantic_private__ = facts
         return mapping

@@ -6,9 +6,10 @@ Every part keeps its position in the file where it was written.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from mappings.allowed_files import OutsideError, allowed_path
 from mappings.positions import (
     START,
     Block,
@@ -33,12 +34,17 @@ _MOST_STEPS = 500
 _NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
 
 
-def include_files(document: Block, folder: Path) -> Iterator[MappingProblem]:
-    """Insert the files under `include` into a document from `folder`; yield a problem for each part that cannot be inserted."""
+def include_files(document: Block, folder: Path, others: Sequence[Path]) -> Iterator[MappingProblem]:
+    """Insert the files under `include` into a document from `folder`; yield a problem for each part that cannot be inserted.
+
+    `others`: folders in which files may lie, too.
+    """
     for name in _included_names(document):
-        path = folder / name
         try:
+            path = allowed_path(name, folder, others)
             text = path.read_bytes().decode("utf-8-sig")
+        except OutsideError as error:
+            yield MappingProblem(name.position, f'the file "{name}" cannot be included: {error}', error.hint)
         except UnicodeDecodeError as error:
             before = error.object[: error.start].decode("utf-8", "replace")
             position = position_after(before, IncludedFile(path, ""))

@@ -15,6 +15,7 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from mappings.allowed_files import OutsideError, allowed_path
 from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
@@ -46,11 +47,12 @@ class FeedFolder:
     broken: tuple[MappingFileError, ...]
 
 
-def load_folder(folder: Path, wanted: Collection[str] = (), *, warns: bool = True) -> FeedFolder:
+def load_folder(folder: Path, wanted: Collection[str] = (), *, folders: Sequence[Path] = (), warns: bool = True) -> FeedFolder:
     """Load every mapping file of a folder, sorted by name; files whose name begins with _ are only included.
 
     A broken file does not affect others. Of two files with the same feed name (apart from `-` and `_`) the later is broken.
-    `wanted`: names of feeds or files to load; files that cannot contain them are skipped. `warns` False: valid files get no
+    `wanted`: names of feeds or files to load; files that cannot contain them are skipped. `folders`: others in which the files
+    that they name may lie. `warns` False: valid files get no
     warnings, which take a fifth of the time.
     """
     feeds: list[FeedMapping] = []
@@ -62,7 +64,7 @@ def load_folder(folder: Path, wanted: Collection[str] = (), *, warns: bool = Tru
     )
     for path in _may_be_named(paths, wanted) if wanted else paths:
         try:
-            mapping = load_feed(path, shelf, warns=warns)
+            mapping = load_feed(path, shelf, folders=folders, warns=warns)
             owner = owners.setdefault(same_name(mapping.feed), path)
             if owner != path:
                 message = f'the feed name "{mapping.feed}" is taken by {owner.name}'
@@ -101,23 +103,27 @@ def _claimed(path: Path) -> str:
     return same_name(names[0]) if len(names) == 1 else ""
 
 
-def load_feed(path: Path, shelf: Shelf | None = None, *, warns: bool = True) -> FeedMapping:
-    """Load one mapping file with its lookup files; `shelf` caches them.
+def load_feed(path: Path, shelf: Shelf | None = None, *, folders: Sequence[Path] = (), warns: bool = True) -> FeedMapping:
+    """Load one mapping file with its lookup files; `shelf` caches them, `folders` are others in which they may lie.
 
     Raises:
         MappingFileError: with all problems of the file, sorted by line.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = allowed_path(path.name, path.parent, folders).read_bytes().decode("utf-8-sig")
+    except OutsideError as error:
+        raise _one_problem(path, START, str(error), error.hint) from error
     except OSError as error:
         raise _one_problem(path, START, f"the file cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         position = position_after(error.object[: error.start].decode("utf-8", "replace"))
         raise _one_problem(path, position, "the file is not UTF-8 from here on", "save it as UTF-8") from error
-    return parse_feed(text, path, shelf, warns=warns)
+    return parse_feed(text, path, shelf, folders=folders, warns=warns)
 
 
-def parse_feed(text: str, path: Path, shelf: Shelf | None = None, *, warns: bool = True) -> FeedMapping:
+def parse_feed(
+    text: str, path: Path, shelf: Shelf | None = None, *, folders: Sequence[Path] = (), warns: bool = True
+) -> FeedMapping:
     """Parse and check the text of a mapping file located at `path`. An unexpected exception is reported as a problem of the
     file.
 
@@ -125,7 +131,7 @@ def parse_feed(text: str, path: Path, shelf: Shelf | None = None, *, warns: bool
         MappingFileError: with all problems of the file, sorted by line.
     """
     try:
-        return _parsed(text, path, {} if shelf is None else shelf, warns=warns)
+        return _parsed(text, path, {} if shelf is None else shelf, folders, warns=warns)
     except SyncError:
         raise
     except Exception as error:
@@ -134,12 +140,12 @@ def parse_feed(text: str, path: Path, shelf: Shelf | None = None, *, warns: bool
         raise _one_problem(path, START, message, "please report it, with the file") from error
 
 
-def _parsed(text: str, path: Path, shelf: Shelf, *, warns: bool) -> FeedMapping:
-    document, problems = _assembled(text, path)
+def _parsed(text: str, path: Path, shelf: Shelf, folders: Sequence[Path], *, warns: bool) -> FeedMapping:
+    document, problems = _assembled(text, path, folders)
     if not isinstance(document, Block):
         no_block = MappingProblem(START, "a mapping file is a block of keys: feed, source, key, event")
         raise MappingFileError(path, _at_lines(path, text, document, problems or [no_block]))
-    context = FileContext(_names(document), lambda name: _open_table(path.parent, name, shelf))
+    context = FileContext(_names(document), lambda name: _open_table(path.parent, name, shelf, folders))
     endless = tuple(find_endless_names(document.get("let")))
     try:
         mapping = FeedMapping.model_validate(document, context=context)
@@ -149,7 +155,7 @@ def _parsed(text: str, path: Path, shelf: Shelf, *, warns: bool) -> FeedMapping:
     if mapping is None or endless:
         problems += (*find_problems(document, context.tables), *endless)
         raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document))
-    mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
+    mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables, folders=tuple(folders))
     mapper, misfits = compile_with_problems(mapping, Directory())
     problems += (*misfits, *find_problems(document, context.tables), *find_misfit_fields(mapping))
     problems += find_misfits_of_source(mapping, mapper.columns)
@@ -159,22 +165,25 @@ def _parsed(text: str, path: Path, shelf: Shelf, *, warns: bool) -> FeedMapping:
         return mapping
     warnings = _at_lines(path, text, document, find_warnings(mapping, mapper.columns, mapper.field_columns))
     in_order = sorted((*_unwise(path, text, document), *warnings), key=lambda one: (one.line, one.column))
-    return mapping.loaded(path, mapping.digest, context.tables, tuple(in_order))
+    return mapping.loaded(path, mapping.digest, context.tables, tuple(in_order), tuple(folders))
 
 
 def _unwise(path: Path, text: str, document: Block) -> tuple[FileProblem, ...]:
     return tuple(one for one in _at_lines(path, text, document, find_unwise(document)) if one.path == path)
 
 
-def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
+def _open_table(folder: Path, name: str, shelf: Shelf, others: Sequence[Path]) -> Table:
     """Return the lookup file for a feed of `folder`: beside the feed, or in the folder of lookups.
+
+    `others`: folders in which it may lie, too.
 
     Raises:
         TableError: there is no such file, or it cannot be read.
     """
     places = (folder, folder.parent / FOLDER)
     try:
-        path = next((place / name for place in places if (place / name).is_file()), None)
+        full = (allowed_path(name, place, (*places, *others)) for place in places)
+        path = next((path for path in full if path.is_file()), None)
         if path is None:
             known = [str(path.relative_to(place)) for place in places if place.is_dir() for path in place.rglob("*.csv")]
             near = did_you_mean(name, known)
@@ -184,6 +193,8 @@ def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
         if path not in shelf:
             shelf[path] = parse_table(name, path.read_text("utf-8-sig"))
         return shelf[path]
+    except OutsideError as error:
+        raise TableError(f"the lookup file {error}, {error.hint}") from error
     except OSError as error:
         raise TableError(f"the lookup file {name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -191,9 +202,9 @@ def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
         raise TableError(f"the lookup file {name} is not UTF-8 from line {line} on: save it as UTF-8") from error
 
 
-def document_of(path: Path) -> Mapping[str, Any]:
+def document_of(path: Path, folders: Sequence[Path] = ()) -> Mapping[str, Any]:
     """Return a loaded mapping file's document, with included files and named steps inserted."""
-    document = _assembled(path.read_bytes().decode("utf-8-sig"), path)[0]
+    document = _assembled(path.read_bytes().decode("utf-8-sig"), path, folders)[0]
     return document if isinstance(document, Block) else {}
 
 
@@ -204,19 +215,20 @@ def readable_document(path: Path) -> Mapping[str, Any]:
     return {}
 
 
-def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
+def at_places(mapping: FeedMapping, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
     """Return problems of a loaded mapping file with their lines and columns."""
+    path = mapping.path
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
-    document = _assembled(text, path)[0]
+    document = _assembled(text, path, mapping.folders)[0]
     return _at_lines(path, text, document, found) if isinstance(document, Block) else ()
 
 
-def _assembled(text: str, path: Path) -> tuple[object, list[MappingProblem]]:
+def _assembled(text: str, path: Path, folders: Sequence[Path]) -> tuple[object, list[MappingProblem]]:
     """Return the document with included files and named steps inserted, and all problems found."""
     document, problems = read_yaml(text)
     if isinstance(document, Block):
-        problems += include_files(document, path.parent)
+        problems += include_files(document, path.parent, folders)
         problems += insert_named_steps(document)
     return document, problems
 

@@ -297,7 +297,9 @@ def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding
                     else _unwise("source", f"salesforce {org}: too few for a full read today")
                 )
                 return
-            with open_source(source, mapping.path.parent, columns, access=settings.access).read() as reading:
+            with open_source(
+                source, mapping.path.parent, columns, access=settings.access, folders=mapping.folders
+            ).read() as reading:
                 has_rows, headers = next(reading.rows, None) is not None, reading.headers
             text = f"{name}: {len(reading.columns)} columns, including the {len(columns)} that the mapping reads"
             yield _well("source", text if has_rows else f"{text}; no rows")

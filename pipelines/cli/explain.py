@@ -80,7 +80,9 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         scopes = reader.scopes_of(mapping.feed)
         asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
         with output.progress(f"searching {mapping.feed} for {row}") as bar:
-            source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+            source = open_source(
+                mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders
+            )
             found, outcomes = _find(mapping.feed, source, mapper, row, asked, bar, first_run)
         steps = explain_row(mapping, known.directory, found, moment or now()).steps
         outcomes = [(_under_known_key(reader, scopes, outcome), foreseen) for outcome, foreseen in outcomes]
@@ -247,7 +249,7 @@ def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Forese
             place, spelt = int(number), step.step
     if not place:
         return None
-    line, column, _ = locate(document_of(mapping.path), ("rows", place - 1))[0]
+    line, column, _ = locate(document_of(mapping.path, mapping.folders), ("rows", place - 1))[0]
     tests, asked = list[TracedStep](), list[TracedStep]()
     for step in steps:  # of a row of several events, only those that are left out
         if step.field == f"rule {place}":

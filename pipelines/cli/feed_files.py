@@ -44,10 +44,10 @@ def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
         ConfigError: the folder does not exist, or has no mapping file.
     """
     require_folder(settings)
-    few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}) if wanted else None
+    few = load_folder(settings.feeds, {*wanted, *map(_stem_of, wanted)}, folders=settings.files) if wanted else None
     if few and all(_found(few, name) for name in wanted):
         return few
-    folder = load_folder(settings.feeds)
+    folder = load_folder(settings.feeds, folders=settings.files)
     if not folder.feeds and not folder.broken:
         raise ConfigError(f"{settings.feeds} holds no mapping file (*.yaml)", hint="`eventsync init SOURCE` writes a first one")
     return folder
@@ -135,7 +135,7 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
 
 
 def _load(settings: Settings, word: str) -> FeedMapping:
-    return load_feed(Path(word)) if is_file_name(word) else one_feed(settings, word)
+    return load_feed(Path(word), folders=settings.files) if is_file_name(word) else one_feed(settings, word)
 
 
 def is_file_name(word: str) -> bool:

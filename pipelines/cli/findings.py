@@ -71,12 +71,12 @@ def _find_unasked(mapping: FeedMapping, files: FilesByFolder) -> Iterator[Mappin
     Raises:
         SyncError: the source cannot be read.
     """
-    document = document_of(mapping.path)
+    document = document_of(mapping.path, mapping.folders)
     if not has_lists(mapping, document):
         return
     noting = LookupUse(mapping)
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+    with open_source(mapping.source, mapping.path.parent, mapper.columns, folders=mapping.folders).read() as reading:
         outcomes = mapper.over(islice(reading.rows, _MOST_ROWS + 1))
         parts = Counter(isinstance(outcome, Skipped) for outcome in outcomes if not outcome.part.is_further)
     if parts.total() <= _MOST_ROWS:  # a row that a rule leaves out may never have reached a lookup
@@ -121,12 +121,12 @@ def _look_at_source(mapping: FeedMapping, files: FilesByFolder) -> tuple[tuple[F
     except SyncError as error:
         problems = _wrong_delimiter(mapping, error.delimiter) if isinstance(error, BadSourceError) else []
         odd = () if problems else [MappingProblem(("source", "path"), str(error), error.hint)]
-    return at_places(mapping.path, problems), at_places(mapping.path, odd)
+    return at_places(mapping, problems), at_places(mapping, odd)
 
 
 def _columns_at_fault(mapping: FeedMapping, error: ColumnsError) -> list[MappingProblem]:
     """Return a problem for each place that names a column with a fault, or the one cause of all."""
-    document = document_of(mapping.path)
+    document = document_of(mapping.path, mapping.folders)
     if isinstance(error, MissingColumnsError):
         missing = find_missing_columns(document, error.missing, error.nearest, _file_name(mapping))
         return _wrong_delimiter(mapping, error.delimiter) or _garbled_header(mapping, error.missing) or list(missing)
@@ -136,7 +136,7 @@ def _columns_at_fault(mapping: FeedMapping, error: ColumnsError) -> list[Mapping
 
 def _sample_of(mapping: FeedMapping) -> Sequence[RowOutcome]:
     mapper, _ = compile_with_problems(mapping, Directory(), now())
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+    with open_source(mapping.source, mapping.path.parent, mapper.columns, folders=mapping.folders).read() as reading:
         return [mapper(row) for row in islice(reading.rows, _SAMPLE)]
 
 
@@ -159,7 +159,7 @@ def _garbled_header(mapping: FeedMapping, missing: Sequence[str]) -> list[Mappin
     problems = _wrong_encoding(mapping, f"it seems to lack {', '.join(sorted(lettered))}") if lettered else []
     if problems:
         fitting = mapping.source.model_copy(update={"encoding": (_likely_encoding(mapping)[0],)})
-        with suppress(MissingColumnsError), open_source(fitting, mapping.path.parent, lettered).read():
+        with suppress(MissingColumnsError), open_source(fitting, mapping.path.parent, lettered, folders=mapping.folders).read():
             return problems
     return []
 
@@ -182,7 +182,7 @@ def _likely_encoding(mapping: FeedMapping) -> tuple[str, str]:
     from mappings.draft.source import HEAD_BYTES, guess_encoding  # only here: it imports a detector of encodings
 
     with (
-        choice_of(source, mapping.path.parent, REAL_CLOCK).connected() as choice,
+        choice_of(source, mapping.path.parent, REAL_CLOCK, mapping.folders).connected() as choice,
         opened(partial(choice.files.open, choice.found()[-1].path), source.member) as file,
     ):
         content = file.stream.read(HEAD_BYTES + 1)
@@ -263,7 +263,7 @@ _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 def _failing_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
     """Return the failed expectations, each with its line and column in the mapping file."""
     failed = run_examples(mapping)
-    document = document_of(mapping.path) if failed else {}
+    document = document_of(mapping.path, mapping.folders) if failed else {}
     placed = []
     for one in failed:
         parts = [int(index) if index else name for name, index in _PART.findall(one.field)]

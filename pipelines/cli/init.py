@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
@@ -22,16 +22,18 @@ if IS_WORKING:
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from connectors.sources.formats.sheet_grid import SheetTop
+    from mappings.allowed_files import ANYWHERE, OutsideError, allowed_path
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
     from mappings.draft.guesses import Guess
     from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.spec.source import GoogleSheetsSource, SourceSpec, WorkbookSource
+    from mappings.spec.source_words import is_address
     from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output, counted, document_from
-    from pipelines.settings import current_settings
+    from pipelines.settings import Settings, current_settings
 
 Source = Annotated[
     str,
@@ -100,6 +102,7 @@ def init(  # one parameter for each option
     if not sample.rows:
         raise ConfigError(f"{stem} has no rows to learn from", hint="ask the partner for a file with some events in it")
     text, guesses = draft_feed(sample, feed, zone=zone, order=dates.removesuffix("-first") if dates else "")
+    guesses = (*guesses, *_outside(sample.place, out, settings))
     with suppress(MappingFileError):  # a draft with values to fill in has no examples
         text = with_examples(text, out.absolute(), sample.rows)
     try:
@@ -153,7 +156,7 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
             {"kind": "google_sheets"}, {"kind": "the first tab, or the one in the address; name another with `tab`"}
         )
     else:
-        with opened(file_at(source, Path.cwd())) as file:
+        with opened(file_at(source, Path.cwd(), ANYWHERE)) as file:
             content = file.stream.read(HEAD_BYTES + 1)
         name, guess = file.name, guess_source(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
     if guess.kind in {"xlsx", "google_sheets"}:
@@ -177,7 +180,7 @@ def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
 
 def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
     spec = _spec(block)
-    with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
+    with open_source(spec, Path.cwd(), frozenset(), access=access, folders=ANYWHERE).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
     columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
@@ -189,7 +192,8 @@ def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[Source
     kind = GoogleSheetsSource if guess.kind == "google_sheets" else WorkbookSource
 
     def top_of(**choice: str) -> SheetTop:
-        return read_sheet_top(kind.model_validate(guess.block(source) | choice), Path.cwd(), SAMPLED + _TOP, access=access)
+        spec = kind.model_validate(guess.block(source) | choice)
+        return read_sheet_top(spec, Path.cwd(), SAMPLED + _TOP, access=access, folders=ANYWHERE)
 
     top = top_of()
     if top.others:
@@ -252,6 +256,15 @@ def _path_from(out: Path, source: str) -> str:
         return source
     near = os.path.relpath(local.absolute(), out.absolute().parent)
     return near if near.count("../") < 4 else str(local.absolute())
+
+
+def _outside(place: str, out: Path, settings: Settings) -> Iterator[Guess]:
+    """Yield what to do about a file that the mapping file may not read where it is."""
+    try:
+        if not is_address(place):
+            allowed_path(place, out.absolute().parent, settings.files)
+    except OutsideError as error:
+        yield Guess("source.path", "", "unsure", f"{error}: {error.hint}")
 
 
 def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:

@@ -57,7 +57,7 @@ def reload(
             output.note("stopping")
         return 0
     with _http(url) as http:
-        seen = Reloader(Webserver(http, settings.location), settings.feeds).reload()
+        seen = Reloader(Webserver(http, settings.location), settings.feeds, settings.files).reload()
     feeds = [mapping.feed for mapping in seen.folder.feeds]
     output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.folder.broken)))
     output.note(f"Dagster at {url} has reloaded: {seen}")
@@ -87,7 +87,7 @@ def watching(url: str, settings: Settings, shown: bytes, report: Report) -> Iter
     """
     stop = Event()
     with _http(url) as http:
-        reloader = Reloader(Webserver(http, settings.location), settings.feeds, shown)
+        reloader = Reloader(Webserver(http, settings.location), settings.feeds, settings.files, shown)
         thread = Thread(target=watch, args=(reloader, report, stop), name="mapping-files", daemon=True)
         thread.start()
         try:

@@ -434,7 +434,8 @@ def publish_in_worker(path: Path, identity: RunIdentity, shard: Shard, output: O
     def work(settings: Settings) -> RunReport:
         with output.progress(str(shard)) as bar, open_context(settings, output.aside) as context:
             watcher = Watcher(settled=bar.advance)
-            outcome = FeedRun(context, load_feed(path), identity, watcher=watcher, shard=shard).run().outcome
+            mapping = load_feed(path, folders=settings.files)
+            outcome = FeedRun(context, mapping, identity, watcher=watcher, shard=shard).run().outcome
         return report_from_outcome(str(shard), identity.run_id, outcome)
 
     return _report_of_worker(str(shard), identity.run_id, work)
@@ -446,7 +447,8 @@ def run_in_worker(
     """Run one feed in a worker process; every error becomes its report."""
 
     def work(settings: Settings) -> RunReport:
-        return Launcher(settings, options, output, as_of=as_of).run_one(load_feed(path), run_id, uses_dagster=uses_dagster)
+        mapping = load_feed(path, folders=settings.files)
+        return Launcher(settings, options, output, as_of=as_of).run_one(mapping, run_id, uses_dagster=uses_dagster)
 
     return _report_of_worker(feed, run_id, work)
 

@@ -68,7 +68,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     Also serve the metrics if a port is configured for them.
     """
     output = Output()
-    seen = read_folder_version(settings.feeds)
+    seen = read_folder_version(settings.feeds, settings.files)
     with ExitStack() as running:
         with output.progress("starting the Dagster UI", is_counted=False):
             url = running.enter_context(running_dagster(settings, environ, free_port(wanted_port)))

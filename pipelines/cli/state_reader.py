@@ -75,7 +75,7 @@ class StateReader:
             return ()
         if feed and any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed)):
             return ()
-        folder = load_folder(self.settings.feeds)
+        folder = load_folder(self.settings.feeds, folders=self.settings.files)
         if folder.broken:
             return ()  # one of these files may be the missing feed
         feeds = {str(mapping.feed) for mapping in folder.feeds}

@@ -193,7 +193,7 @@ def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind:
 
     def observe(context: dg.AssetExecutionContext, _: object) -> Iterator[dg.ObserveResult]:
         with as_failures(context), open_run_context() as run_context:
-            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
+            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access, folders=mapping.folders)
         seen = {"not checked": probe.blind} if probe.blind else {"files": len(probe.marks)}
         yield dg.ObserveResult(asset_key=source_key, metadata=seen)
 

@@ -109,7 +109,7 @@ def feed_sensors(mapping: FeedMapping, access: Access, open_run_context: OpenCon
         if busy is not None:  # The cursor stays, so that a file that comes while a run is at work is seen by a later tick.
             return busy
         try:
-            probe = probe_source(mapping.source, mapping.path.parent, access=access)
+            probe = probe_source(mapping.source, mapping.path.parent, access=access, folders=mapping.folders)
         except TransientError as error:
             return dg.SkipReason(f"{error}; the next tick tries again")
         except SyncError as error:

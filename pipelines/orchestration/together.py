@@ -95,7 +95,7 @@ def _load(settings: Settings, group: str) -> FeedMapping:
         MappingFileError: the file is broken.
         ConfigError: there is no such feed.
     """
-    folder = load_folder(settings.feeds, wanted=[group], warns=False)
+    folder = load_folder(settings.feeds, wanted=[group], folders=settings.files, warns=False)
     mapping = next((one for one in folder.feeds if names.group_of(one.feed) == group), None)
     if mapping is None:
         missing = ConfigError(f"there is no feed {group} in {settings.feeds}", hint="`eventsync feeds` lists the feeds")

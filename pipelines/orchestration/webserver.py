@@ -213,9 +213,9 @@ class FolderVersion:
         return f"{text}, {len(self.folder.broken)} broken" if self.folder.broken else text
 
 
-def read_folder_version(folder: Path) -> FolderVersion:
-    """Read all mapping files of a folder with their included and lookup files."""
-    loaded = load_folder(folder, warns=False)
+def read_folder_version(folder: Path, others: Sequence[Path]) -> FolderVersion:
+    """Read all mapping files of a folder with their included and lookup files, which may be in the `others`, too."""
+    loaded = load_folder(folder, folders=others, warns=False)
     digest = hashlib.blake2b(digest_size=16)
     for feed in loaded.feeds:
         content = feed.path.read_bytes() if feed.path.is_file() else b""
@@ -227,10 +227,14 @@ def read_folder_version(folder: Path) -> FolderVersion:
 
 @dataclass(slots=True)
 class Reloader:
-    """Makes Dagster at `server` reload the mapping files of `folder`. `shown`: the digest of the version it has."""
+    """Makes Dagster at `server` reload the mapping files of `folder`. `shown`: the digest of the version it has.
+
+    `others`: folders in which the files that they name may lie, too.
+    """
 
     server: Webserver
     folder: Path
+    others: Sequence[Path] = ()
     shown: bytes = b""
 
     def reload(self) -> FolderVersion:
@@ -239,14 +243,14 @@ class Reloader:
         Raises:
             SyncError: Dagster does not answer, or cannot load its definitions.
         """
-        version = read_folder_version(self.folder)
+        version = read_folder_version(self.folder, self.others)
         self.server.reload()
         self.shown = version.digest
         return version
 
     def reload_if_changed(self, report: Report) -> bool:
         """Reload the files if they differ from those that Dagster has, and report it; return whether Dagster now has them."""
-        if read_folder_version(self.folder).digest == self.shown:
+        if read_folder_version(self.folder, self.others).digest == self.shown:
             return True
         try:
             version = self.reload()
@@ -259,11 +263,11 @@ class Reloader:
         return True
 
 
-def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
+def files_to_watch(folder: Path, others: Sequence[Path]) -> tuple[set[Path], set[Path]]:
     """Return the existing folders to watch for the feeds of a folder, and the files that these feeds include or look up."""
     files = {
         (feed.path.parent / name).resolve()
-        for feed in load_folder(folder, warns=False).feeds
+        for feed in load_folder(folder, folders=others, warns=False).feeds
         for name in (*feed.include, *feed.tables)
     }
     return {one for one in (folder, *(path.parent for path in files)) if one.is_dir()}, files
@@ -272,7 +276,7 @@ def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
 def watch(reloader: Reloader, report: Report, stop: Event) -> None:
     """Reload after each change of the mapping files, until `stop` is set."""
     while not stop.is_set():
-        folders, files = files_to_watch(reloader.folder)
+        folders, files = files_to_watch(reloader.folder, reloader.others)
         if reloader.reload_if_changed(report) and folders:
             _wait_for_change(reloader, folders, files, stop)
         else:
@@ -289,6 +293,6 @@ def _wait_for_change(reloader: Reloader, folders: set[Path], files: set[Path], s
 
     pace: dict[str, Any] = {"debounce": LONGEST_MS, "step": QUIET_MS, "rust_timeout": 1_000, "yield_on_timeout": True}
     changes = watchfiles.watch(*folders, watch_filter=concerns, stop_event=stop, recursive=False, raise_interrupt=False, **pace)
-    if next(changes, None) or read_folder_version(reloader.folder).digest != reloader.shown:
+    if next(changes, None) or read_folder_version(reloader.folder, reloader.others).digest != reloader.shown:
         return
     next(filter(None, changes), None)

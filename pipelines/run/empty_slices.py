@@ -56,17 +56,19 @@ class EmptySlices:
             return any(map(window.holds, self._days))
         if isinstance(spec, SalesforceSource):
             return probe_org(spec, mapper.columns, access=access).records != 0
-        with open_source(spec, folder, mapper.columns, access=access, since=NO_FILES).read() as reading:
+        with open_source(spec, folder, mapper.columns, access=access, since=NO_FILES, folders=mapping.folders).read() as reading:
             return next(reading.rows, None) is not None
 
     def _read_days(self, window: Window, mapper: RowMapper, advance: Advance) -> None:
         """Collect the days of all rows, unless the source is unchanged since the last time."""
         mapping, access, folder = self.mapping, self.context.settings.access, self.mapping.path.parent
-        probe = probe_source(mapping.source, folder, access=access)  # before the read, so that a change during it is noticed
+        # Before the read, so that a change during it is noticed.
+        probe = probe_source(mapping.source, folder, access=access, folders=mapping.folders)
         if probe == self._probe and not probe.blind:
             return
         days, days_of = set[date](), WindowFilter(window)
-        with open_source(narrow_to(mapping, window, mapper).source, folder, mapper.columns, access=access).read() as reading:
+        spec = narrow_to(mapping, window, mapper).source
+        with open_source(spec, folder, mapper.columns, access=access, folders=mapping.folders).read() as reading:
             for chunk in read_chunks(days_of.days(reading.rows, mapper)):
                 days.update(chunk)
                 advance(len(chunk))

@@ -233,9 +233,10 @@ class FeedRun:
         plan = plan_read(mapping, mapper, lists.evidence, context.now(), options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         with signals_raised():
-            source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
+            access, since = context.settings.access, plan.since
+            source = open_source(spec, folder, mapper.columns, access=access, since=since, folders=mapping.folders)
         advance = context.telemetry.reading(self.watcher.read)
-        snapshot = partial(take_snapshot, mapping.source, folder) if context.leaves_traces else None
+        snapshot = partial(take_snapshot, mapping.source, folder, folders=mapping.folders) if context.leaves_traces else None
         run_id = self.identity.run_id
         job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
         return replace(job, as_of=context.as_of)

@@ -67,9 +67,9 @@ class Accounts(NamedTuple):
 
 def outcomes_of(path: Path) -> list[RowOutcome]:
     """Map the feed's whole file as a run would, offline."""
-    mapping = load_feed(path)
+    mapping = load_feed(path, folders=(ROOT,))
     mapper = compile_feed(mapping, Directory(CHANNELS, SLUGS), AS_OF)
-    with open_source(mapping.source, path.parent, mapper.columns).read() as reading:
+    with open_source(mapping.source, path.parent, mapper.columns, folders=mapping.folders).read() as reading:
         return list(map(if_unknown, mapper.over(reading.rows)))
 
 

@@ -329,7 +329,12 @@ def untidy_runs(desk: Desk) -> Iterator[str]:
 def made_desk(folder: Path, warm: WarmStart, state_url: str | None = None) -> Iterator[Desk]:
     """A desk with an empty folder, where this process's environment is not heard; its books lie there, or at `state_url`."""
     books = Books(folder, state_url or "sqlite:///state.db")
-    env = {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": books.url, "DAGSTER_HOME": str(folder / "dagster")}
+    env = {
+        "EVENTSYNC_FEEDS": "feeds",
+        "EVENTSYNC_FILES": ".",
+        "EVENTSYNC_STATE_URL": books.url,
+        "DAGSTER_HOME": str(folder / "dagster"),
+    }
     desk = Desk(folder, warm, shell_environ(env), books)
     desk.mapping()
     try:

@@ -142,7 +142,12 @@ def test_nothing_that_is_printed_or_exported_holds_what_a_terminal_obeys_and_hos
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    here = {"EVENTSYNC_FEEDS": "feeds", "EVENTSYNC_STATE_URL": "sqlite:///state.db", "DAGSTER_HOME": str(tmp_path / "dagster")}
+    here = {
+        "EVENTSYNC_FEEDS": "feeds",
+        "EVENTSYNC_FILES": ".",
+        "EVENTSYNC_STATE_URL": "sqlite:///state.db",
+        "DAGSTER_HOME": str(tmp_path / "dagster"),
+    }
     with running(None, Switches(), "sk-test") as service:
         there = {"EVENT_API_BASE_URL": service.base_url, "EVENT_API_KEY": "sk-test", "TERM": "xterm-256color"}
         for name, value in (here | there).items():

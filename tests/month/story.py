@@ -249,7 +249,7 @@ def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Pla
         inbox = stack.enter_context(webhook())
         environ = {"EVENT_API_BASE_URL": service.base_url, "EVENT_API_KEY": SECRET, "EVENTSYNC_NOTIFY": inbox.address()}
         environ |= {"EVENTSYNC_FEEDS": f"{folder}/feeds", "EVENTSYNC_STATE_URL": f"sqlite:///{folder}/state.db"}
-        environ |= {"DAGSTER_HOME": f"{folder}/home"}
+        environ |= {"DAGSTER_HOME": f"{folder}/home", "EVENTSYNC_FILES": f"{folder}"}
         office = stack.enter_context(open_office(folder, environ, clock, inbox))
         partner = Partner(folder / "events.csv")
         _play(World(partner, service, office), span, happened)

@@ -85,6 +85,7 @@ class Desk(Door):
             "EVENT_API_BASE_URL": self.base_url,
             "EVENT_API_KEY": self.api_key,
             "EVENTSYNC_FEEDS": "feeds",
+            "EVENTSYNC_FILES": str(self.folder),
             "EVENTSYNC_STATE_URL": "sqlite:///state/state.db",
             "DAGSTER_HOME": str(self.folder / "dagster"),
         }

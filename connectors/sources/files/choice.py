@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 from connectors.sources.contract import REAL_CLOCK, Clock, NoFolderError, SourceRefusedError, SourceUnavailableError, stamp_of_all
 from connectors.sources.files.opened_file import StoredFile, digest_of
+from mappings.allowed_files import ANYWHERE, allowed_path
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day, without_secrets
@@ -236,13 +237,17 @@ def fixed_folder(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles(Files):
-    """Local files, with paths relative to the folder `base`."""
+    """Local files below the folder `base`, where relative paths start, and below `folders`.
+
+    Each method raises OutsideError for a path that leads out of them.
+    """
 
     base: Path
+    folders: Sequence[Path] = ()
 
     def shown(self, path: str) -> str:
         """Return the full path, for display."""
-        return str(self._full(path))
+        return str((self.base / Path(path).expanduser()).absolute())
 
     def find(self, path: str) -> FoundFile | None:
         """Return the file at a path, None if there is none."""
@@ -262,8 +267,8 @@ class LocalFiles(Files):
         Raises:
             NoFolderError: the pattern's folder does not exist.
         """
-        full = str(self._full(pattern))
-        fixed = Path(fixed_folder(full) or "/")
+        full = self.shown(pattern)
+        fixed = self._full(fixed_folder(full) or "/")
         if not fixed.is_dir():
             raise NoFolderError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
         paths = (path for path in glob.iglob(full, recursive=True) if Path(path).is_file())  # noqa: PTH207  # pathlib's knows no absolute patterns
@@ -295,8 +300,12 @@ class LocalFiles(Files):
         with stream:
             yield StoredFile(stream, full.name, _version(os.fstat(stream.fileno())))
 
+    def check(self, path: str) -> None:
+        """Raise OutsideError for a path that leads out of the folders."""
+        self._full(path)
+
     def _full(self, path: str) -> Path:
-        return (self.base / Path(path).expanduser()).absolute()
+        return allowed_path(path, self.base, self.folders)
 
 
 def _version(status: os.stat_result) -> str:
@@ -329,7 +338,7 @@ class FileSnapshot:
 
 def _digest(found: FoundFile) -> bytes:
     """Return the digest of a file's stored bytes and name; b"" if it was replaced meanwhile."""
-    files = LocalFiles(Path())
+    files = LocalFiles(Path(), ANYWHERE)  # it was found through the door
     with files.open(found.path) as stored:
         content = digest_of(stored.stream) if stored.stamp == found.version else ""
     with files.open(found.path) as again:
@@ -341,12 +350,13 @@ TakeSnapshot = Callable[[], FileSnapshot | None]
 """Takes a snapshot of the files that a source would read now; None if that is not possible."""
 
 
-def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> FileSnapshot | None:
-    """Take a snapshot of the local files that a source reads, including joined tables.
+def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK, folders: Sequence[Path] = ()) -> FileSnapshot | None:
+    """Take a snapshot of the local files that a source reads, including joined tables; `folders`: as on opening it.
 
     Return None for other sources, missing files, files that may still be written to, and files that are read once each.
     """
-    parts = [_own_files(spec, base, clock), *(take_snapshot(join.source, base, clock) for join in spec.join)]
+    local = LocalFiles(base, folders)
+    parts = [_own_files(spec, local, clock), *(take_snapshot(join.source, base, clock, folders) for join in spec.join)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -359,11 +369,11 @@ def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> Fil
     )
 
 
-def _own_files(spec: AnySource, base: Path, clock: Clock) -> FileSnapshot | None:
+def _own_files(spec: AnySource, local: LocalFiles, clock: Clock) -> FileSnapshot | None:
     if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
         return None
     try:
-        found = FileChoice(spec, LocalFiles(base), clock).all_finished()
+        found = FileChoice(spec, local, clock).all_finished()
     except SyncError:
         return None  # reading them says what is wrong
     # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.

@@ -34,13 +34,13 @@ ReadAs = Callable[[OpenStored], AbstractContextManager[Reading]]
 """Reads a file in one format."""
 
 
-def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: ReadAs, since: str, clock: Clock) -> OpenReading:
+def open_files(choice: FileChoice, columns: frozenset[str], read_as: ReadAs, since: str) -> OpenReading:
     """Return a function that reads one or several files, each by `read_as`.
 
     `since`: the cursor of an earlier reading. Unchanged remote files are not fetched again; with `files: new` only new and
     changed files are read. `columns`: those of an empty reading.
     """
-    choice, ordered = choice_of(spec, base, clock), tuple(sorted(columns))
+    spec, ordered = choice.spec, tuple(sorted(columns))
     if spec.files == "new":
         return partial(_read_deliveries, choice, read_as, ordered, since)
     if not is_pattern(spec.path) and not is_dated(spec.path):
@@ -54,21 +54,21 @@ def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: R
     return partial(_read_together, choice, read_as, ordered, since)
 
 
-def file_at(path: str, base: Path) -> OpenStored:
+def file_at(path: str, base: Path, folders: Sequence[Path] = ()) -> OpenStored:
     """Return a function that opens a single file of any format."""
-    return partial(_files(path, base).open, path)
+    return partial(_files(path, LocalFiles(base, folders)).open, path)
 
 
-def choice_of(spec: FileSource, base: Path, clock: Clock) -> FileChoice:
-    """Return the choice of a source's files, local or remote."""
-    return FileChoice(spec, _files(spec.path, base, spec.largest, spec.settle, clock), clock)
+def choice_of(spec: FileSource, base: Path, clock: Clock, folders: Sequence[Path] = ()) -> FileChoice:
+    """Return the choice of a source's files, local or remote; local ones lie below `base` or one of the `folders`."""
+    return FileChoice(spec, _files(spec.path, LocalFiles(base, folders), spec.largest, spec.settle, clock), clock)
 
 
 def _files(
-    path: str, base: Path, largest: int | None = None, settle: timedelta | None = None, clock: Clock = REAL_CLOCK
+    path: str, local: LocalFiles, largest: int | None = None, settle: timedelta | None = None, clock: Clock = REAL_CLOCK
 ) -> Files:
     if not is_address(path):
-        return LocalFiles(base)
+        return local
     # Here, as importing httpx and fsspec takes long and few feeds need them.
     from connectors.sources.files.web import LARGEST_BYTES, FetchLimits, WebFiles  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def _files(
         return WebFiles(bounds)
     from connectors.sources.files.stores import StoreFiles  # noqa: PLC0415
 
-    return StoreFiles(bounds)
+    return StoreFiles(bounds, local)
 
 
 @contextmanager

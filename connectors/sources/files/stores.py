@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.config import conf
+from fsspec.implementations.local import LocalFileSystem
 
 from connectors.addresses import refusal_of_host
 from connectors.sources.contract import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.choice import Files, FoundFile, fixed_folder, name_of
+from connectors.sources.files.choice import Files, FoundFile, LocalFiles, fixed_folder, name_of
 from connectors.sources.files.opened_file import StoredFile, digest_of
 from connectors.sources.files.web import FetchLimits, TransferLimit
+from mappings.allowed_files import OutsideError
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
 
@@ -40,6 +42,9 @@ _REFUSALS = frozenset(
 )
 """Exceptions of drivers, by name, that need a person to grant access."""
 
+_LOCAL = frozenset({"file", "local"})
+_INDIRECT = frozenset({"dir", "generic", "git", "reference"})
+"""Schemes of drivers that open other file systems by what they read or are configured with."""
 _PIECE_BYTES = 4 * 1024 * 1024
 _EVIDENCE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
@@ -51,16 +56,20 @@ clock.
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles(Files):
-    """The files of a store, by address. `_store`: an open connection, None to open one for each request."""
+    """The files of a store, by address. `local`: the door to local files, which an address may lead to, too.
+
+    `_store`: an open connection, None to open one for each request.
+    """
 
     bounds: FetchLimits
+    local: LocalFiles
     _store: Any = field(default=None, repr=False)
 
     @contextmanager
     def connected(self, path: str) -> Iterator[StoreFiles]:
         """Use a single connection: opening one takes longer than fetching a small file."""
         with _sorted_errors(path):
-            store = _store_at(path)
+            store = _store_at(path, self.local)
         try:  # errors in the block are not the store's
             yield replace(self, _store=store)
         finally:
@@ -156,8 +165,18 @@ def _changed_at(found: Mapping[str, Any]) -> float | None:
             return None
 
 
-def _store_at(address: str) -> Any:
-    for link in address.split("::"):  # fsspec chains file systems: `simplecache::sftp://host/file`
+def _check_local(link: str, local: LocalFiles, *, is_first: bool) -> None:
+    """Raise OutsideError for a link of an address that leads to a local file outside of the feed's folders."""
+    scheme, mark, _ = link.partition("://")
+    if (mark or is_first) and scheme.lower() in _INDIRECT:
+        raise OutsideError(f"{scheme}:// may lead to any file of this machine", hint="name the file's own path or address")
+    if scheme.lower() in _LOCAL or not (mark or is_first):
+        local.check(str(LocalFileSystem._strip_protocol(link)))  # noqa: SLF001  # as the driver itself reads it
+
+
+def _store_at(address: str, local: LocalFiles) -> Any:
+    for place, link in enumerate(address.split("::")):  # fsspec chains file systems: `simplecache::sftp://host/file`
+        _check_local(link, local, is_first=place == 0)
         if refusal := refusal_of_host(urlsplit(link).hostname or ""):
             message = f"{without_secrets(link)} {refusal}"
             raise SourceRefusedError(message, hint="nothing is ever read from there; check `source.path`")

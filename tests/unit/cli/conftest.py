@@ -138,6 +138,7 @@ class Desk:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTSYNC_FEEDS", "feeds")
+    monkeypatch.setenv("EVENTSYNC_FILES", ".")
     monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///state/state.db")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     (tmp_path / "feeds").mkdir()

@@ -50,9 +50,9 @@ class Waits:
         return Clock(self.look, self.look, self.sleep, lambda: 1.0)
 
 
-def far_source(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> Source:
+def far_source(address: str, waits: Waits | None = None, since: str = "", base: Path = Path("/nowhere"), **spec: Any) -> Source:
     parsed = SPEC.validate_python({"kind": "csv", "path": address, **spec})
-    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
+    return open_source(parsed, base, frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
 
 
 def read_far(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:

@@ -131,7 +131,7 @@ def test_a_store_without_its_driver_names_what_to_install() -> None:
 
 def test_any_address_that_fsspec_knows_will_do(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n1,x\n")
-    assert read_far((tmp_path / "a.csv").as_uri())[0] == [["a.csv:2", "1", "x"]]
+    assert read_far((tmp_path / "a.csv").as_uri(), base=tmp_path)[0] == [["a.csv:2", "1", "x"]]
 
 
 def test_what_fails_while_rows_are_made_use_of_is_not_the_store_s_fault(bucket: Bucket) -> None:

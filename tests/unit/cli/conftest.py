@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from pipelines.cli.app import main
 from sandbox.server import running
 from sandbox.switches import Switches
 
+REPOSITORY = Path(__file__).parents[3]
 MAPPING = """\
 feed: town-hall
 source:
@@ -138,7 +140,7 @@ class Desk:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTSYNC_FEEDS", "feeds")
-    monkeypatch.setenv("EVENTSYNC_FILES", ".")
+    monkeypatch.setenv("EVENTSYNC_FILES", f".{os.pathsep}{REPOSITORY}")
     monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///state/state.db")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     (tmp_path / "feeds").mkdir()

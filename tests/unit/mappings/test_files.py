@@ -353,11 +353,11 @@ def _holds(sent: Outgoing, value: Any, path: str = "") -> None:
 
 @pytest.mark.parametrize("path", FEEDS, ids=lambda path: path.stem)
 def test_every_row_of_the_feeds_we_have_is_as_it_was_foreseen(path: Path) -> None:
-    mapping = load_feed(path)
+    mapping = load_feed(path, folders=(ROOT,))
     sent = outgoing_of(mapping)
     mapper = compile_with_problems(mapping, Directory())[0]
     events = 0
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+    with open_source(mapping.source, mapping.path.parent, mapper.columns, folders=mapping.folders).read() as reading:
         for row in reading.rows:
             outcome = mapper(row)
             if isinstance(outcome, MappedRow):

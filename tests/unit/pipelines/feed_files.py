@@ -26,4 +26,4 @@ event:
 def feed(folder: Path, source: str = CSV, more: str = "", *, name: str = "town-hall", channel: str = "7") -> FeedMapping:
     """Write the mapping file of a feed, with more lines at its end, and load it."""
     (folder / f"{name}.yaml").write_text(_FEED % (name, source, channel, more), "utf-8")
-    return load_feed(folder / f"{name}.yaml")
+    return load_feed(folder / f"{name}.yaml", folders=(folder.parent,))

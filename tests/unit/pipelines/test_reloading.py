@@ -48,7 +48,7 @@ def asking(folder: Path, *answers: object) -> Reloader:
         return httpx.Response(said) if is_status else httpx.Response(200, json={"data": {"reloadRepositoryLocation": said}})
 
     http = httpx.Client(base_url="http://dagster.example", transport=httpx.MockTransport(answer))
-    return Reloader(Webserver(http, "eventsync"), folder)
+    return Reloader(Webserver(http, "eventsync"), folder, (folder.parent,))
 
 
 FAILED = {"__typename": "PythonError", "message": "no such module"}

@@ -10,6 +10,7 @@ import select
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -176,9 +177,9 @@ def _missing_driver(error: ImportError) -> ConfigError:
     )
 
 
-def create_engine(address: sa.URL) -> sa.Engine:
+def create_engine(address: sa.URL, *, keeps_log: bool = False) -> sa.Engine:
     if _is_sqlite(address):
-        return _create_sqlite(address)
+        return _create_sqlite(address, keeps_log=keeps_log)
     try:
         engine = sa.create_engine(
             address,
@@ -216,8 +217,18 @@ def _check_connection(connection: psycopg.Connection, record: ConnectionPoolEntr
         raise InvalidatePoolError from error
 
 
-def _create_sqlite(address: sa.URL) -> sa.Engine:
-    """Create the engine for SQLite; `?timeout=5` in the URL is the number of seconds to wait for another process."""
+def log_of(address: sa.URL) -> Path | None:
+    """Return the write-ahead log that lies beside a SQLite file, None if there is none with changes."""
+    log = Path(f"{address.database}-wal")
+    return log if is_sqlite_file(address) and log.exists() and log.stat().st_size else None
+
+
+def _create_sqlite(address: sa.URL, *, keeps_log: bool) -> sa.Engine:
+    """Create the engine for SQLite; `?timeout=5` in the URL is the number of seconds to wait for another process.
+
+    `keeps_log`: as for `open_database`; without a log the file is opened as usual, which leaves nothing beside it.
+    """
+    keeps_log = keeps_log and log_of(address) is not None
     try:
         wait_s = float(str(address.query.get("timeout") or LOCK_WAIT_S))
     except ValueError as error:
@@ -230,7 +241,7 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
         """Set the pragmas of a new connection; `isolation_level = None` leaves BEGIN to `_begin`."""
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}").fetchall()
-        is_read_only = is_sqlite_file(address) and _is_read_only(str(address.database))
+        is_read_only = is_sqlite_file(address) and (keeps_log or _is_read_only(str(address.database)))
         if not is_read_only:
             _use_write_ahead_log(connection, wait_s)
         for_writing = ("synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
@@ -246,7 +257,7 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
         _check_file(connection)
 
     if is_sqlite_file(address):
-        sa.event.listen(engine, "do_connect", _open_as_allowed)
+        sa.event.listen(engine, "do_connect", partial(_open_as_allowed, keeps_log=keeps_log))
     return engine
 
 
@@ -261,13 +272,13 @@ def _use_write_ahead_log(connection: sqlite3.Connection, wait_s: float) -> None:
     switch(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
 
 
-def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> None:
-    """Open a file without write permission read-only, since SQLite would try to create its journal beside it.
+def _open_as_allowed(_dialect: object, _record: object, words: list[Any], options: dict[str, Any], *, keeps_log: bool) -> None:
+    """Open a file without write permission, or whose log is kept, read-only: SQLite would create its journal, or copy the log.
 
     Other files are made private with those beside them; SQLite copies the file's permissions to new ones.
     """
     file = str(words[0])
-    if _is_read_only(file):
+    if keeps_log or _is_read_only(file):
         words[0] = _read_only_uri(file)
         options["uri"] = True
         return

@@ -107,6 +107,8 @@ class Failure(Enum):
     def error(self, name: str, reply: str) -> SyncError:
         """Return the exception: `name` is the database's for people, `reply` the text of the driver or the system."""
         kind, what, hint = self.value
+        if self is Failure.DAMAGED and "://" not in name:
+            hint += f"; either way delete {name}-wal and {name}-shm too, if they are there: they belong to the old file"
         error: SyncError = kind(f"the state DB {name} {what}: {reply}", hint=hint)
         return error
 

@@ -21,11 +21,12 @@ from state.tables import LEASE, SCOPE
 _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
 
 
-def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
+def open_database(url: str, *, upgrades: bool = True, keeps_log: bool = False) -> sa.Engine:
     """Open the state DB at a SQLAlchemy URL, create it if missing, and upgrade its schema.
 
     A settled answer survives a power loss once its transaction returns. Processes that start at the same time wait for one
-    another. With `upgrades` False nothing is changed, and the connection is made on first use. Raises `ConfigError` for a URL
+    another. With `upgrades` False nothing is changed, and the connection is made on first use; with `keeps_log` a write-ahead
+    log that lies beside a SQLite file is read, and not copied into the file. Raises `ConfigError` for a URL
     that names no database or a schema newer than ours, `HeldByAnotherError` while a run of an earlier version works with older
     tables, `StateUnavailableError` if a person must correct something (permissions, damage, a wrong password), `StateBusyError`
     if it is locked or cannot be reached at the moment.
@@ -40,7 +41,7 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
             f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
             hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
         ) from error
-    engine = create_engine(address)
+    engine = create_engine(address, keeps_log=keeps_log)
     try:
         if upgrades:
             _bring_to_head(engine)
@@ -51,9 +52,9 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
 
 
 @contextmanager
-def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
+def opened_database(url: str, *, upgrades: bool = True, keeps_log: bool = False) -> Iterator[sa.Engine]:
     """Open the state DB during the block, creating it if missing. Raises as `open_database`."""
-    engine = open_database(url, upgrades=upgrades)
+    engine = open_database(url, upgrades=upgrades, keeps_log=keeps_log)
     try:
         yield engine
     finally:
@@ -61,13 +62,13 @@ def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
 
 
 @contextmanager
-def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
+def existing_database(url: str, *, upgrades: bool = True, keeps_log: bool = False) -> Iterator[sa.Engine | None]:
     """Open the state DB during the block; yield None if it does not exist. Raises as `open_database`."""
     address = parse(url)
     if is_sqlite_file(address) and not Path(str(address.database)).exists():
         yield None
         return
-    with opened_database(url, upgrades=upgrades) as engine:
+    with opened_database(url, upgrades=upgrades, keeps_log=keeps_log) as engine:
         yield engine
 
 

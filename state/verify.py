@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Row, and_, exists, func, null, select, union_all
 
 from mappings.row_key import fingerprint, idempotency_key
-from state.database import reading
+from state.database import log_of, reading
 from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report, sum_of
@@ -98,6 +98,10 @@ def examine(engine: Engine) -> Examination:
                 findings += _check_shards(connection)
     except StateDamagedError as damage:
         findings.append(Finding("file", f"{damage}"))
+    if findings and (log := log_of(engine.url)):
+        why = "its changes count as those of the file, and may belong to another one"
+        what = f"delete {log} and {engine.url.database}-shm, then verify again"
+        findings.insert(0, Finding("file", f"{log} lies beside it: {why}. If the file was restored, {what}"))
     return Examination(schema, counts["entries"], counts["runs"], tuple(findings))
 
 

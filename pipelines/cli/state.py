@@ -85,7 +85,7 @@ def verify(as_json: AsJson = False) -> int:
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
-    with existing_database(settings.state_url, upgrades=False) as engine:
+    with existing_database(settings.state_url, upgrades=False, keeps_log=True) as engine:
         found = None if engine is None else examine(engine)
     if found is None:
         output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))

@@ -266,3 +266,27 @@ def test_commands_that_read_work_for_a_role_that_may_only_read(desk_on_postgres:
     with psycopg.connect(desk.books.url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(b"DROP OWNED BY reader")
         connection.execute(b"DROP ROLE reader")
+
+
+@pytest.mark.usefixtures("service")
+def test_a_restored_copy_beside_a_log_that_was_left_is_verified_and_not_spoilt(desk: Desk) -> None:
+    desk.run_with(lines(ROWS), code=0)
+    path, log = desk.folder / "state.db", desk.folder / "state.db-wal"
+    backup = path.read_bytes()
+    with closing(sqlite3.connect(path)) as other:  # later the file grows and is copied into; a log is left, as by a kill
+        other.execute("CREATE TABLE later AS SELECT * FROM ledger_entry")
+        other.execute("CREATE INDEX later_index ON ledger_entry (body, row_key)")
+        other.commit()
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        other.execute("UPDATE ledger_entry SET body = CAST(body || x'20' AS BLOB)")
+        other.commit()
+        left = log.read_bytes()
+    path.write_bytes(backup)
+    log.write_bytes(left)
+    found = desk.command("state", "verify", "--json", code=1).document["findings"]
+    assert f"delete {log} and {path}-shm" in found[0]["problem"]
+    assert (path.read_bytes(), log.read_bytes()) == (backup, left)
+    for beside in desk.folder.glob("state.db-*"):
+        beside.unlink()
+    desk.command("state", "verify", code=0)
+    assert sorted(one.name for one in desk.folder.glob("state.db*")) == ["state.db"]

@@ -9,8 +9,12 @@ SyncError                 .hint: what to do
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
+
+DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The error numbers of a disk without room, of a quota and of a limit of file sizes; no later attempt helps by itself."""
 
 
 class SyncError(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -236,6 +237,31 @@ def _read_access(environment: _Environment) -> Access:
     return Access(google, salesforce, mask)
 
 
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def _network_problems(environ: Mapping[str, str], cwd: Path) -> Iterator[str]:
+    """Yield the problems of the variables that every HTTP library reads by itself, without repeating a proxy's address."""
+    for name in _AUTHORITIES:
+        path = cwd / environ.get(name, "")
+        if environ.get(name) and not (path.is_dir() if name == "SSL_CERT_DIR" else path.exists()):
+            yield f"{name}: there is no {path}, where the trusted certificates are; correct the variable, or unset it"
+    if environ.get("SSL_CERT_FILE") and (cwd / environ["SSL_CERT_FILE"]).is_file():
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cwd / environ["SSL_CERT_FILE"])
+        except (ssl.SSLError, OSError) as error:
+            yield f"SSL_CERT_FILE: it holds no certificates in PEM format that can be read ({error.strerror or error})"
+    if "*" in {one.strip() for one in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").split(",")}:
+        return
+    for name in _PROXIES:
+        written = name if environ.get(name) else name.upper()
+        scheme, mark, _ = environ.get(written, "").partition("://")
+        if mark and scheme.lower() not in {"http", "https"}:
+            kind = scheme if scheme.isalnum() else "its scheme"
+            yield f"{written}: {kind} is no kind of proxy that eventsync can use; name one like http://host:port, or unset it"
+
+
 class Settings(BaseModel):
     """The settings of one process. Paths are absolute; the key is masked wherever it is shown."""
 
@@ -326,6 +352,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     }
     fields |= {each: text for each, (name, _) in _CHECKED.items() if (text := environment.text(name))}
     problems = environment.problems
+    problems += _network_problems(environ, cwd)
     try:
         settings = Settings.model_validate(fields)
     except ValidationError as error:

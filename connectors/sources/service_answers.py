@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -12,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from connectors.retry import RetryPolicy
-from connectors.sources.contract import BadSourceError, Clock, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, Clock, SourceRefusedError, SourceUnavailableError
 
 T = TypeVar("T")
 
@@ -21,6 +22,15 @@ MOST_BYTES = 128 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
 _ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
 """What reading a JSON document raises that has another shape than its API describes."""
+
+
+def check_trust(error: BaseException | None, host: str) -> None:
+    """Raise SourceRefusedError if an exception of a request was caused by a certificate: no later attempt helps."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            hint = "correct SSL_CERT_FILE or REQUESTS_CA_BUNDLE, the clock of this machine, or the proxy that is in between"
+            raise SourceRefusedError(f"the certificate of {host} is not trusted: {error.verify_message}", hint=hint) from None
+        error = error.__cause__ or error.__context__
 
 
 class BusyError(SourceUnavailableError):

@@ -28,6 +28,12 @@ _PASSING = (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError)
 """Exceptions that pass through a verb unchanged: exits, usage errors and a closed stdout."""
 
 
+_SHOWING = frozenset(
+    {"feeds", "preview", "explain", "status", "rows", "runs", "metrics", "diff", "report", "schema", "vocabulary"}
+)
+"""Verbs that change nothing."""
+
+
 class Verbs(TyperGroup):
     """A command group that imports a verb when it is used: no command waits for the imports of another."""
 
@@ -117,14 +123,30 @@ def _code_of(work: Callable[[], int]) -> int:
     from mappings.errors import SyncError
     from pipelines.run.outcome import faults_as_errors
     from pipelines.run.signals import InterruptedRunError, signals_raised
+    from pipelines.streams import lost_output
 
     try:
         with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
-            return work()
+            return _printed(work())
     except SyncError as error:
+        lost_output()  # or Python would try again at its end, and leave with a code of its own
         return _show_error(error)
     except KeyboardInterrupt:
         return _show_error(InterruptedRunError("interrupted; the state is intact", hint="run the same command again to continue"))
+
+
+def _printed(code: int) -> int:
+    """Return the exit code of a verb that did its work: a full stdout fails only verbs whose work is to show something."""
+    from pipelines.streams import lost_output
+
+    why = lost_output()
+    if why:
+        from mappings.errors import ConfigError
+
+        hint = "the work itself is done; `eventsync status` shows it" if sys.argv[1] not in _SHOWING else "print to another place"
+        shown = _show_error(ConfigError(f"the output could not be written: {why}", hint=hint))
+        return code or (shown if sys.argv[1] in _SHOWING else 0)
+    return code
 
 
 def _show_error(error: SyncError) -> int:

@@ -20,6 +20,7 @@ if IS_WORKING:
     from pipelines.clock import monotonic_s
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import current_settings
+    from pipelines.streams import undisturbed
     from pipelines.telemetry.logs import configure_logs
     from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, read_gauges, serving_metrics
 
@@ -69,7 +70,7 @@ def metrics(
         document["out"] = out.resolve()
     output.document(document)
     if out is None and not as_json:
-        sys.stdout.write(exposition(gauges))
+        undisturbed(sys.stdout).write(exposition(gauges))
     return 0
 
 

@@ -44,7 +44,7 @@ if IS_WORKING:
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
-    from pipelines.run.outcome import ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of, worst
+    from pipelines.run.outcome import ExitCode, FaultError, MachineError, RunOutcome, faults_as_errors, outcome_of, worst
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
@@ -330,7 +330,7 @@ class Launcher:
         try:
             with faults_as_errors(lambda: "at work", run_id):
                 return self._run_by_dagster(mapping, run_id) if uses_dagster else self._run_by_engine(mapping, run_id)
-        except FaultError as fault:
+        except (FaultError, MachineError) as fault:
             return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
 
     def _run_each(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
@@ -360,10 +360,17 @@ class Launcher:
         definitions = self.load([mapping])
         from pipelines.launcher import run_job  # loaded above
 
-        with self.output.progress(f"running {mapping.feed}", is_counted=False):
-            status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
+        outcome = trouble = None
+        try:
+            with self.output.progress(f"running {mapping.feed}", is_counted=False), faults_as_errors(lambda: "at work", run_id):
+                status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
+        except (FaultError, MachineError) as error:  # of Dagster's history: what is recorded of the run says how it ended
+            status, trouble, outcome = "FAILURE", error, outcome_of(error)
         with open_context(self.settings) as context:
-            return report_of(context, mapping.feed, run_id, dagster_status=status)
+            report = report_of(context, mapping.feed, run_id, outcome, dagster_status=status)
+        if trouble is not None and report.message != str(trouble):
+            self.output.aside(f"{mapping.feed}: Dagster's history lacks a part of this run: {trouble}; {trouble.hint}")
+        return report
 
     def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)

@@ -25,7 +25,7 @@ from pipelines.cli.output.console import (
     rejections_table,
     spelt,
 )
-from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
+from pipelines.run.outcome import STAGED, ExitCode, RunOutcome, message_and_hint
 from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.shards import ShardRecord
@@ -141,8 +141,8 @@ def report_of(
     if record is None:
         return report_from_outcome(feed, run_id, outcome or by_dagster or _dagster_outcome(dagster_status))
     report = replace(report_from(record), unmapped=unmapped_of(queries, record.book, run_id))
-    if by_dagster and report.exit_code == ExitCode.DONE:  # stopped between two steps
-        report = _ended(report, by_dagster)
+    if by_dagster and report.outcome == STAGED and report.exit_code == ExitCode.DONE:  # stopped between two steps
+        report = _ended(report, outcome or by_dagster)
     # A run that could not write the state DB has no outcome there.
     return _ended(report, outcome) if outcome and record.outcome is None else report
 

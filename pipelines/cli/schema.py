@@ -25,6 +25,7 @@ if IS_WORKING:
     from mappings.reasons import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
     from pipelines.cli.output.console import ErrorDocument, Output
+    from pipelines.streams import undisturbed
 
 
 def schema(
@@ -70,7 +71,7 @@ def schema(
         raise ConfigError(f"--document {document}: there is no document of this name", hint=hint)
     found = feed_json_schema() if document is None else document_schema(document)
     if out is None:
-        sys.stdout.write(_text(found))
+        undisturbed(sys.stdout).write(_text(found))
         return 0
     _write(found, out, "--out")
     output.document(SchemaFile(schema=out.resolve()))

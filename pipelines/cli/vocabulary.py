@@ -15,6 +15,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.reference import VocabularySection, read_vocabulary
     from pipelines.cli.output.console import Output, document_from
+    from pipelines.streams import undisturbed
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, value, rule, key, or code of a reason.")]
 
@@ -41,7 +42,7 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
     pages = [_document(section) for section in sections]
     output.document(VocabularyPage(word=word, sections=pages))
     if word is None and not as_json:
-        sys.stdout.write(known.text)
+        undisturbed(sys.stdout).write(known.text)
         return 0
     for page, section in zip(pages, sections, strict=True) if not as_json else ():
         chapter = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"

@@ -26,6 +26,7 @@ from pipelines.run.context import RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import (
+    STAGED,
     ExitCode,
     RunOutcome,
     ShardsEndedEarlyError,
@@ -325,7 +326,7 @@ class FeedRun:
         if staged.stopping:
             return outcome_of(brake_error(staged.stopping, self.mapping.feed))
         hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
-        outcome = RunOutcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
+        outcome = RunOutcome(STAGED, ExitCode.DONE, "nothing was sent yet", hint)
         return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
 
     def _standing(self) -> Standing:

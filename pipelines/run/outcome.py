@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
+import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import ColumnsError, EmptySourceError
-from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
+from mappings.errors import DISK_IS_FULL, ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 HELP = "what to do: "
 REJECTED = ProblemKind.REJECTED.value
+STAGED = "staged"
+"""The outcome of a run between its two steps, and of a run that only stages."""
 RESENT = "resent"
 IGNORED = "ignored"
 WAITING: tuple[str, ...] = (REJECTED, *(kind.value for kind in Waiting))
@@ -138,9 +141,35 @@ class FaultError(SyncError):
     """A bug of eventsync, or of a library that it uses."""
 
 
+class MachineError(ConfigError):
+    """This machine lacks something that work needs, such as room on a disk."""
+
+
+_NO_ROOM = "make room, or name a folder on another disk: TMPDIR for temporary files, DAGSTER_HOME for Dagster's history"
+
+
+def _trouble_of(error: BaseException | None) -> MachineError | None:
+    """Return the trouble of the machine that caused an exception, None if there is none."""
+    while error is not None:
+        match error:
+            case OSError(errno=number) if number in DISK_IS_FULL:
+                return MachineError(f"no room is left on a disk: {error}", hint=_NO_ROOM)
+            case sqlite3.Error(sqlite_errorcode=code) if code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
+                return MachineError(f"no room is left on a disk, or it fails: {error}", hint=_NO_ROOM)
+            case FileNotFoundError() if "usable temporary directory" in str(error):
+                return MachineError(f"no temporary folder can be written: {error.strerror}", hint=_NO_ROOM)
+            case MemoryError():
+                return MachineError("this process has no memory left", hint="give it more, or run fewer feeds at a time")
+            case _:
+                pass
+        error = error.__cause__ or error.__context__
+    return None
+
+
 @contextmanager
 def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Log an unexpected exception of the block with its stack trace, and raise `FaultError` instead.
+    """Log an unexpected exception of the block with its stack trace, and raise `FaultError` instead, or `MachineError` if the
+    machine lacks something.
 
     The only place that catches every exception. `passing`: exceptions that pass unchanged, like `SyncError`.
 
@@ -153,7 +182,7 @@ def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tup
     except expected:
         raise
     except Exception as fault:
-        raise _fault_of(fault, doing(), run_id) from fault
+        raise (_trouble_of(fault) or _fault_of(fault, doing(), run_id)) from fault
 
 
 def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:

@@ -9,6 +9,7 @@ import structlog
 
 from pipelines.control_characters import escaped
 from pipelines.settings import Settings
+from pipelines.streams import undisturbed
 
 
 def configure_logs(settings: Settings) -> None:
@@ -28,7 +29,7 @@ def configure_logs(settings: Settings) -> None:
             hide,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # looked up at each line: tests replace it
+        logger_factory=lambda *_: structlog.PrintLogger(undisturbed(sys.stderr)),  # looked up at each line: tests replace it
         cache_logger_on_first_use=False,
     )
 

@@ -28,7 +28,7 @@ from typing import IO, Any, BinaryIO, TypeVar
 from xml.parsers import expat
 
 from connectors.sources.contract import BadSourceError, ColumnsError, CutOffError, SourceUnavailableError
-from mappings.errors import ConfigError
+from mappings.errors import DISK_IS_FULL, ConfigError
 
 T = TypeVar("T")
 HARMLESS_BYTES = 32 * 1024 * 1024
@@ -507,6 +507,8 @@ def as_bad_source(
         yield
     except _DAMAGE as error:
         # The disk's own errors have a number, those of Python's readers have none; a seek to a damaged offset is invalid.
+        if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+            raise  # of the temporary folder: the source is not to blame
         if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
             raise SourceUnavailableError(f"{place()} broke off: {error.strerror}", hint="run again later") from error
         kind = CutOffError if is_end or isinstance(error, EOFError) else BadSourceError

@@ -23,7 +23,7 @@ from connectors.sources.files.choice import Files, FoundFile, LocalFiles, fixed_
 from connectors.sources.files.opened_file import StoredFile, digest_of
 from connectors.sources.files.web import FetchLimits, TransferLimit
 from mappings.allowed_files import OutsideError
-from mappings.errors import ConfigError, SyncError
+from mappings.errors import DISK_IS_FULL, ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
 
 _EXTRAS = {
@@ -219,6 +219,10 @@ def _sorted_errors(address: str) -> Iterator[None]:
         yield
     except (SyncError, *_FAULTS):
         raise
+    except OSError as error:
+        if error.errno in DISK_IS_FULL:  # of our own copy
+            raise
+        raise _sorted_out(address, error) from None
     except Exception as error:  # noqa: BLE001  # each driver has errors of its own, and some have no common root
         # Without the cause: it repeats the address with its secrets, and a traceback would show it.
         raise _sorted_out(address, error) from None

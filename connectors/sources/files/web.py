@@ -337,7 +337,9 @@ def _sorted_errors(shown: str, deadline: Deadline) -> Iterator[None]:
                 raise SourceRefusedError(f"{shown} is not a web address", hint="`source.path` must begin with https://") from None
             if _is_untrusted(error):
                 message = f"the certificate of {shown} is not valid: {error}"
-                raise SourceRefusedError(message, hint="ask the partner to renew it") from None
+                raise SourceRefusedError(
+                    message, hint="ask the partner to renew it, or correct SSL_CERT_FILE if it is set"
+                ) from None
             reason = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
             raise SourceUnavailableError(f"{shown} could not be fetched: {reason}", hint="run again later") from None
     if deadline.is_over:

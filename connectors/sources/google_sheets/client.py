@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, retry_after_s
 from connectors.sources.contract import Clock, GoogleAccess, SourceRefusedError, SourceUnavailableError
-from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
+from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole, retry_while_busy
 from mappings.errors import ConfigError, SyncError
 
 T = TypeVar("T")
@@ -161,6 +161,7 @@ class GoogleClient(HTTPClient):
             hint = "check EVENTSYNC_SHEETS_URL: our token is sent to no other address"
             raise SourceRefusedError(f"{what}: Google's address redirects elsewhere", hint=hint) from error
         except (RequestException, HTTPError, TransportError) as error:
+            check_trust(error, "Google")
             raise BusyError(f"{what}: Google did not answer ({type(error).__name__})", hint="run again later") from error
         except GoogleAuthError as error:
             raise _token_error(error, what) from error

@@ -35,7 +35,7 @@ from connectors.sources.contract import (
     SourceUnavailableError,
 )
 from connectors.sources.formats.records import NumberText
-from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
+from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole, retry_while_busy
 from mappings.columns import folded
 from mappings.errors import ConfigError, SyncError
 
@@ -211,6 +211,7 @@ def log_in(access: Access, session: OrgSession) -> tuple[str, str]:
     except SalesforceAuthenticationFailed as error:
         raise _login_error(str(error.code or ""), access.mask.hide(error.auth_message), session) from None
     except requests.RequestException as error:
+        check_trust(error, "Salesforce")
         # Without the cause: what it knows of the request holds the password.
         reason = access.mask.hide(f"{type(error).__name__}: {error}")
         raise BusyError(f"Salesforce did not answer to our login: {reason}", hint=_LATER) from None
@@ -396,6 +397,7 @@ class Org:
             found.args = tuple(self.access.mask.hide(str(arg)) for arg in found.args)
             raise found from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            check_trust(error, "Salesforce")
             reason = self.access.mask.hide(f"{type(error).__name__}: {error}")
             raise BusyError(f"Salesforce did not answer to {about}: {reason}", hint=_LATER) from error
         self._salesforce = None

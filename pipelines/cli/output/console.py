@@ -27,6 +27,7 @@ from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.outcome import shown_place
 from mappings.reasons import REASON_TEXTS
 from pipelines.control_characters import escaped
+from pipelines.streams import undisturbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -177,10 +178,10 @@ class Output:
 
 
 def _unfailing(stream: TextIO) -> TextIO:
-    """Make a text stream escape characters that it cannot encode, instead of failing."""
+    """Make a text stream escape characters that it cannot encode, and drop what there is no room for, instead of failing."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
-    return stream
+    return undisturbed(stream)
 
 
 def _plain(value: object) -> Any:  # noqa: PLR0911  # a table, one arm per type

@@ -5,31 +5,39 @@ from __future__ import annotations
 import re
 import sys
 
-from mappings.outcome import RowLocation
+from mappings.outcome import WHOLE_ROW, Part, Rejection, RowLocation, Silence, SourceRow
 from mappings.reasons import Reason, ReasonCode
+from mappings.row_key import RowKey
 
 _UNPRINTABLE = re.compile(r"[^\n -~]")
-Fault = tuple[str, str, int]
-"""The name of an exception, and the file and line that raised it."""
 
 
-def fault_of(error: Exception) -> Fault:
-    """Return what distinguishes a fault from others."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return type(error).__name__, trace.tb_frame.f_code.co_filename if trace else "", trace.tb_lineno if trace else 0
+class FaultLog:
+    """Logs each fault of a mapper once: rows that fail at the same place in the code would fill the log."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def rejection(self, error: Exception, row: SourceRow, key: RowKey, *, is_expanding: bool) -> Rejection:
+        """Return the rejection of a row that an unexpected exception stopped, and log its stack trace.
+
+        `is_expanding`: the row may have several events; none of them counts as vanished.
+        """
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}" if trace else "an unknown place"
+        fault = f"{type(error).__name__} at {where}"
+        if fault not in self._logged:
+            self._logged.add(fault)
+            _log_fault(error, row.location)
+        hint = f"a bug in eventsync: {fault}; please report it with the stack trace in the log (stderr)"
+        reason = Reason(ReasonCode.INTERNAL_ERROR, "", "", "", hint)
+        part = Part(silence=Silence(key)) if key and is_expanding else WHOLE_ROW
+        return Rejection(row.location, key, (reason,), row.cells, part)
 
 
-def fault_reason(fault: Fault) -> Reason:
-    """Return the reason of a row that a fault stopped."""
-    name, file, line = fault
-    where = f"{file.rpartition('/')[2]}:{line}"
-    hint = f"a bug in eventsync: {name} at {where}; please report it with the stack trace in the log (stderr)"
-    return Reason(ReasonCode.INTERNAL_ERROR, "", "", "", hint)
-
-
-def log_fault(error: Exception, location: RowLocation) -> None:
+def _log_fault(error: Exception, location: RowLocation) -> None:
     """Log the stack trace, which shows code only, never values; on stderr if the command has not set up the logs."""
     import structlog  # noqa: PLC0415  # keeps the start of commands fast
 

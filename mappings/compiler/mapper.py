@@ -32,20 +32,8 @@ from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compil
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
-from mappings.faults import Fault, fault_of, fault_reason, log_fault
-from mappings.outcome import (
-    OVER,
-    WHOLE_ROW,
-    Alternatives,
-    Gone,
-    MappedRow,
-    Part,
-    Rejection,
-    RowOutcome,
-    Silence,
-    Skipped,
-    SourceRow,
-)
+from mappings.faults import FaultLog
+from mappings.outcome import OVER, Alternatives, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, MappingProblem
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey, row_digester
@@ -282,8 +270,7 @@ class RowMapper:
     _run_dates: frozenset[str]
     _reads_row_number: bool
     _alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
-    _logged: set[Fault] = field(default_factory=set, compare=False)
-    """The faults whose stack trace is in the log already."""
+    _faults: FaultLog = field(default_factory=FaultLog, compare=False)
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Map all rows of a source; each row ends in exactly one outcome, or in several if it is split.
@@ -314,16 +301,13 @@ class RowMapper:
         except (SyncError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours in one row harms one row
-            fault = fault_of(error)
-            if fault not in self._logged:
-                self._logged.add(fault)
-                log_fault(error, row.location)
+            fault = error
         key, known_as = NO_KEY, Alternatives()
         with suppress(Exception):  # the key may be what cannot be read
             key = self.key_of(row)
             known_as = () if self._alternatives is None else self._alternatives(row.cells)
-        silence = Part(silence=Silence(key)) if key and self._rules.expansions else WHOLE_ROW
-        return Rejection(row.location, key, (fault_reason(fault),), row.cells, silence, known_as)
+        rejection = self._faults.rejection(fault, row, key, is_expanding=bool(self._rules.expansions))
+        return replace(rejection, known_as=known_as)
 
     def _known_outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
         if self._alternatives is None:

@@ -6,12 +6,14 @@ import gzip
 import json
 import logging
 import re
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.test_event_api_tls_and_proxies import LOOPBACK, server_tls
 from lookalikes.sheets import ACCOUNT, Fault
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
@@ -210,3 +212,15 @@ def test_nobody_but_the_service_itself_is_asked(desk: Desk, caplog: pytest.LogCa
     assert connections
     assert not [one for one in connections if "127.0.0.1" not in one]
     assert not [thread.name for thread in threading.enumerate() if "Regional" in type(thread).__name__]
+
+
+def test_a_certificate_that_is_not_trusted_needs_a_person(desk: Desk, tmp_path: Path) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as other:
+        other.socket = server_tls(tmp_path, LOOPBACK).wrap_socket(other.socket, server_side=True)
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        address = f"https://127.0.0.1:{other.server_address[1]}"
+        desk.credentials.write_text(desk.credentials.read_text("utf-8").replace(desk.google.base_url, address), "utf-8")
+        error = refused(desk, SourceRefusedError)
+        other.shutdown()
+    assert "the certificate of Google is not trusted: self-signed certificate" in str(error)
+    assert "SSL_CERT_FILE" in error.hint

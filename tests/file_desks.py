@@ -47,6 +47,7 @@ event:
   status: {{from: STATE, on_empty: {{use: published}}}}
   classifications: [music]
   approxLocation: {{city: {{placeId: lisboa}}}}
+  locationName: {{from: TITLE, on_empty: omit}}
 publish:
   on_change: {on_change}
   on_vanish: {on_vanish}

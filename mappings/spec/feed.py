@@ -162,6 +162,8 @@ class Brakes(Strict):
     """Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows with future events."""
     new: Share = 0.5
     """Stop when more than this share of a known feed's rows is new."""
+    changed: Share = 0.8
+    """Stop when more than this share of the delivered rows with future events changed in the same field at once."""
 
 
 class PublishPolicy(Strict):

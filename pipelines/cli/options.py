@@ -115,7 +115,9 @@ AsDraft = Annotated[str | None, typer.Option("--status", metavar="draft", help="
 Accept = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="BRAKE", help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.", autocompletion=brake_words
+        metavar="BRAKE",
+        help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys, changed.",
+        autocompletion=brake_words,
     ),
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="If another run holds the feed, wait for it to end.")]

@@ -47,6 +47,8 @@ if IS_WORKING:
     from state.ledger.alternatives import KnownRows, digest_of
     from state.ledger.stage import too_long_key
 
+_COMPARED = 1_000
+"""How many events are compared with those of other feeds."""
 OutcomeKind = Literal["events", "rejected", "held", "skipped"]
 
 
@@ -95,7 +97,7 @@ def preview(
     first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
     account = first_run.account(is_whole=read_all or is_at_end)
     with open_state() as reader:
-        estranged = reader.estranged(mapping.feed)
+        estranged = reader.estranged(mapping.feed, first_run.events)
     described = [describe_outcome(outcome, other=first_run.other(outcome)) for outcome in first]
     documents = [document for document, _ in described]
     parts = {"rows": documents, "account": account, "estranged": estranged}
@@ -220,13 +222,14 @@ class FirstRun:
     """Determines and counts the outcomes that rows would have in a first run.
 
     Keeps the first row of each key without its contents: memory grows with their number. `skipped` counts by the rule's label,
-    `reasons` by the problem's code (a row may have several).
+    `reasons` by the problem's code (a row may have several). `events`: the first events, to look for them in other feeds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
+    events: list[tuple[str, bytes]] = field(default_factory=list)
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
@@ -271,6 +274,8 @@ class FirstRun:
             if original != key:
                 return Held(row.location, key, original, row.part, row.body), None
             self._first[key] = replace(row, body=b"", cells={})
+            if len(self.events) < _COMPARED:
+                self.events.append((key, row.body))
             return row, None
         if row.fingerprint == first.fingerprint and not is_contradicted:
             return Absorbed(row.location, key, Absorption.DUPLICATE, row.part), None

@@ -6,7 +6,7 @@ A missing state DB is not created.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -20,10 +20,13 @@ from mappings.spec.feed import Language, PublishPolicy
 from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
+from pipelines.run.brakes import describe_alongside
 from pipelines.settings import Settings, current_settings
 from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
+from state.ledger.accounts import Alongside
+from state.ledger.likeness import Event, foresee_elsewhere
 from state.ledger.reads import find_orphaned_feeds
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
@@ -65,15 +68,26 @@ class StateReader:
         known = ", ".join(destination.partition("#")[0] for destination in self.elsewhere())
         return f"the state DB has runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
 
-    def estranged(self, feed: FeedName | None = None) -> tuple[str, ...]:
-        """Return sentences about rows delivered under a feed name or namespace that is no longer used, with the way to reconnect
-        them.
+    def estranged(self, feed: FeedName | None = None, events: Sequence[Event] = ()) -> tuple[str, ...]:
+        """Return sentences about rows delivered under a feed name or namespace that is no longer used, or by another feed, with
+        the way to reconnect them.
 
-        Empty for a `feed` that has delivered rows itself.
+        `events`: those of the `feed`, if they are known; otherwise the last read decides that was stopped for this reason. Empty
+        for a `feed` that has delivered rows itself.
         """
+        if self.engine is None or self.destination is None:
+            return ()
+        statuses = self.statuses(feed)
+        alongside = [(one.book.feed, _alongside(one)) for one in statuses]
+        if events and feed:
+            alongside = [(feed, foresee_elsewhere(self.engine, self.destination, feed, events))]
+        known = tuple(f"{name}: {describe_alongside(found)}" for name, found in alongside if found)
+        return known + self._orphaned(feed, statuses)
+
+    def _orphaned(self, feed: FeedName | None, statuses: Sequence[FeedStatus]) -> tuple[str, ...]:
         if self.engine is None or self.destination is None or not self.settings.feeds.is_dir():
             return ()
-        if feed and any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed)):
+        if feed and any(status.counts.get(EntryState.DELIVERED) for status in statuses):
             return ()
         folder = load_folder(self.settings.feeds, folders=self.settings.files)
         if folder.broken:
@@ -113,6 +127,12 @@ class StateReader:
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in scope."""
         return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.engine else ()
+
+
+def _alongside(status: FeedStatus) -> Alongside | None:
+    """Return the scope that knows the rows of a feed whose last read was stopped for that, None if there is none."""
+    report = status.last_read.stage_report if status.last_read else None
+    return report.alongside if report and "scope" in status.gate.brakes and not status.gate.is_open else None
 
 
 @contextmanager

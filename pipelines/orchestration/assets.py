@@ -77,7 +77,8 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
     row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: all rows.")
     as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
     accept: list[str] = Field(
-        default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
+        default=[],
+        description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys, changed.",
     )
     wait: bool = Field(default=False, description="If another run holds the feed, wait for it to end.")
     full: bool = Field(default=False, description="Read the whole source, even if it is normally read incrementally.")

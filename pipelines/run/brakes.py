@@ -10,12 +10,12 @@ from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
 from pipelines.run.options import BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
-from state.ledger.accounts import StageReport, place_of
+from state.ledger.accounts import Alongside, StageReport, place_of
 from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
-"""A feed with fewer known rows has too little history to compare new rows with."""
+"""A feed with fewer known rows, or fewer that changed, has too little history to compare with."""
 READS_OF_A_HABIT = 2
 """After this many earlier reads that replaced as many rows and were sent, replacing is normal for the feed (a weekly programme).
 """
@@ -29,7 +29,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class BrakeResult:
-    """The result of one brake. `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` shows."""
+    """The result of one brake. `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` shows.
+
+    `step`: what to do if it trips, and what accepting it does.
+    """
 
     name: BrakeName
     is_tripped: bool
@@ -37,6 +40,7 @@ class BrakeResult:
     measured: float
     allowed: float
     sentence: str
+    step: str
 
     @property
     def stops(self) -> bool:
@@ -44,14 +48,14 @@ class BrakeResult:
         return self.is_tripped and not self.is_accepted
 
 
-def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
-    """Check every brake after a stage, including those that a person accepted."""
+def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...], feed: str) -> tuple[BrakeResult, ...]:
+    """Check every brake after a stage of a feed, including those that a person accepted."""
     results = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
-        *(_copies(report), _scope(report), _keys(report)),
+        *(_copies(report), _scope(report), _keys(report), _changed(report, limits)),
     )
     return tuple(
-        BrakeResult(name, tripped, name in accepted, measured, allowed, sentence)
+        BrakeResult(name, tripped, name in accepted, measured, allowed, sentence, _step(name, report, feed))
         for name, tripped, measured, allowed, sentence in results
     )
 
@@ -152,15 +156,15 @@ def _scope(report: StageReport) -> _Result:
     found = report.alongside
     if found is None:
         return "scope", False, 0.0, 0.5, "no other feed or namespace of the service delivers these rows"
-    sentence = f"{found.known} of {found.rows} rows were already delivered {describe_scope(found.feed, found.namespace)}"
-    return "scope", True, found.known / found.rows, 0.5, sentence
+    return "scope", True, found.known / found.rows, 0.5, describe_alongside(found)
 
 
-def describe_scope(feed: str, namespace: str) -> str:
-    """Return the feed or namespace that delivers the rows already, and how to continue under it."""
-    where = " ".join(filter(None, (f"by feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
-    remedies = (f"restore `feed: {feed}`" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
-    return f"{where}: {' and '.join(filter(None, remedies))}, or they would be delivered twice"
+def describe_alongside(found: Alongside) -> str:
+    """Return which feed or namespace knows the rows already."""
+    where = " ".join(
+        filter(None, (f"feed {found.feed}" if found.feed else "", found.namespace and f"namespace {found.namespace}"))
+    )
+    return f"{found.known} of {found.rows} rows are known to {where}, and would be delivered twice"
 
 
 def _keys(report: StageReport) -> _Result:
@@ -168,6 +172,60 @@ def _keys(report: StageReport) -> _Result:
     if report.has_new_keys:
         sentence = "the mapping's `key`, or a value it uses, has changed: every row with a new key would be sent again"
     return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
+
+
+def _changed(report: StageReport, limits: Brakes) -> _Result:
+    """Trip if more than the allowed share of upcoming events newly differ in the same field: a column was swapped, or a format
+    has changed, so that the new rows are probably wrong too.
+    """
+    field, count = max(report.changed.items(), key=lambda each: each[1], default=("", 0))
+    tripped = count >= HISTORY_THAT_COUNTS and _is_beyond(count, report.to_come, limits.changed)
+    sentence = f"{count} of {report.to_come} delivered rows with upcoming events have changed in {field}"
+    sentence = sentence if field else "no field has changed in many delivered rows"
+    return "changed", tripped, count / report.to_come if report.to_come else 0.0, _allowed(limits.changed), sentence
+
+
+def _step(name: BrakeName, report: StageReport, feed: str) -> str:
+    """Return what to do if a brake stops a feed, with what accepting it does in numbers."""
+    account, resolve = report.account, f"`eventsync resolve {feed} --state held --same-as`"
+    accept = f"`eventsync run {feed} --accept {name}`"
+    sends = f"({_rows(max(account.new, account.new - report.restaged + report.waiting))} will be sent"
+    new = f"; {resolve} gives held rows their events" if account.held else ""
+    again = f", {report.alike} of them probably again" if report.alike else ""
+    again = f", {report.redrafted} of them as drafts beside their events" if report.redrafted else again
+    correct, correct_or = "correct the source or the mapping and run again", "or, if the change is meant"
+    steps: dict[BrakeName, str] = {
+        "rejected": f"{correct}; or send the good rows anyway: {accept} {sends})",
+        "shrink": f"{correct}; or send the good rows anyway: {accept} {sends})",
+        "left_out": f"{correct}; {correct_or}: {accept} {sends}, {sum(report.left_out.values())} listed as vanished)",
+        "new": f"{correct}{new}; or, if these are new events: {accept} {sends}{again})",
+        "copies": f"{resolve} gives held rows their events, `--release` sends a row; or leave them held: {accept} {sends})",
+        "scope": _reconnect(report.alongside, resolve, accept) if report.alongside else "",
+        "keys": f"restore `key` and run again; {correct_or}: {accept} {sends} under new keys)",
+        "changed": f"{correct}; {correct_or}: {accept} {sends})",
+    }
+    return steps[name]
+
+
+def _reconnect(found: Alongside, resolve: str, accept: str) -> str:
+    """Return how a feed goes on with events that another feed or namespace has delivered."""
+    both = f"or, if both are to deliver these rows: {accept} ({_rows(found.known)} will be sent again)"
+    back = " and ".join(
+        filter(
+            None,
+            (
+                f"put `feed: {found.feed}` back" if found.feed else "",
+                f"set EVENTSYNC_NAMESPACE={found.namespace}" if found.namespace else "",
+            ),
+        )
+    )
+    if found.namespace:
+        return f"{back}; {both}"
+    return f"if the feed was renamed or split: {resolve} gives the rows their events, and sends nothing; or {back}; {both}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def _named(report: StageReport) -> str:
@@ -208,24 +266,17 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     if set(gate.brakes) <= set(options.accept):
         ledger.open_gate(by)
         return
-    raise BrakeError(
-        f"nothing is sent: {gate.reason.partition('; ')[0]}",
-        brakes=gate.brakes,
-        hint=f"`eventsync status {mapping.feed}` shows why; after correcting it, `eventsync run {mapping.feed}` reads the source "
-        f"again; to send anyway: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
-    )
+    report, feed, stopped = ledger.report_of(gate.run_id), mapping.feed, gate.reason.partition("; ")[0]
+    results = check_brakes(report, mapping.publish.brakes, (), feed) if report else ()
+    error = brake_error([result for result in results if result.name in gate.brakes], feed)
+    message = ": ".join(filter(None, (f"nothing is sent: {stopped}", str(error))))
+    raise BrakeError(message, brakes=gate.brakes, hint=error.hint or f"`eventsync run {feed}` reads the source again")
 
 
 def brake_error(stopping: Sequence[BrakeResult], feed: str) -> BrakeError:
-    """Build the error for these brakes, with the command that accepts them for one run."""
+    """Build the error for these brakes: for each what to do, and for several the command that accepts them for one run."""
     names = tuple(result.name for result in stopping)
-    accepting = f"`eventsync run {feed} {_accepting(names)}`"
-    return BrakeError(
-        "; ".join(result.sentence for result in stopping),
-        brakes=names,
-        hint=f"correct the source or the mapping and run again; or send the good rows anyway: {accepting}",
-    )
-
-
-def _accepting(brakes: Sequence[str]) -> str:
-    return " ".join(f"--accept {name}" for name in brakes)
+    steps = [result.step for result in stopping]
+    if len(names) > 1:
+        steps.append(f"to accept all of them: `eventsync run {feed} {' '.join(f'--accept {name}' for name in names)}`")
+    return BrakeError("; ".join(result.sentence for result in stopping), brakes=names, hint="; ".join(steps))

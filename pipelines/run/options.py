@@ -18,7 +18,7 @@ from mappings.spec.feed import MOST_SHARDS, FeedMapping
 from mappings.strict import Strict
 from mappings.zones import find_zone
 
-BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
+BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys", "changed"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "rejected": "No more rows are rejected than the feed allows.",
     "shrink": "The source is not suddenly empty or much smaller than in the read before.",
@@ -27,6 +27,7 @@ BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "copies": "The new rows are not mostly copies of events sent under other keys.",
     "scope": "No other feed or namespace has delivered these rows.",
     "keys": "The definition of the row key has not changed.",
+    "changed": "Most delivered rows with upcoming events have not changed in the same field at once.",
 }
 By = Literal["cursor", "file", "event"]
 Advance = Callable[[int], None]

@@ -347,7 +347,7 @@ def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = 
     """
 
     def brake(report: StageReport) -> list[str]:
-        verdicts.extend(check_brakes(report, job.mapping.publish.brakes, job.options.accept))
+        verdicts.extend(check_brakes(report, job.mapping.publish.brakes, job.options.accept, job.mapping.feed))
         for verdict in verdicts:
             if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
                 raise SourceUnavailableError(

@@ -186,7 +186,8 @@ class StageReport:
     behind a closed gate that this read has not met, so that it must not open the gate. `reasons`: numbers of problems (not
     warnings). `brakes`: those that stop this run; `accepted`: those that a person accepted for this run; `stood`: those that
     stopped the reads before, or were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of
-    `to_come` entries with future events. `alike`: new rows that agree with missing ones in two of title, start and place;
+    `to_come` entries with future events. `changed`: by field, how many of these have changed since the last read that was let
+    out, if at least 20. `alike`: new rows that agree with missing ones in two of title, start and place, and are not held;
     `alike_before`: released earlier reads with at least half as many. `alongside`: another scope that delivers these rows.
     `key_definition`: what determines the feed's keys; `has_new_keys`: it has changed.
     """
@@ -220,6 +221,7 @@ class StageReport:
     accepted: tuple[str, ...] = ()
     stood: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    changed: Mapping[str, int] = field(default_factory=dict)
     to_come: int = 0
     alike: int = 0
     alike_before: int = 0

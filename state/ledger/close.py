@@ -2,7 +2,8 @@
 gate.
 
 A held row is released if nothing resembles it any more, and the row that it resembled is known to be in its source or has no
-event. If that row is gone, the held one may be the same row under another key, with changed content.
+event. If that row is gone, the held one may be the same row under another key, with changed content. For the same reason new rows
+are held here that are like a vanished one, or like rows of another feed that has most rows of this one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-import orjson
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, tuple_, update
 
 from mappings.row_key import RowKey
 from state.database import in_pages
@@ -27,6 +28,7 @@ from state.ledger.entries import (
     BASELINE,
     IS_IN_SOURCE,
     IS_NEVER_SENT,
+    IS_SET_ASIDE,
     MARK,
     MAY_BE_OUT,
     SOME,
@@ -34,20 +36,21 @@ from state.ledger.entries import (
     count_entries,
     count_to_come,
     count_unmarked,
+    differing_fields,
     find_waiting_drafts,
     is_of_change,
+    is_to_come,
     mark_anew,
     put_events_back,
 )
-from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
+from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge
+from state.ledger.likeness import AT_LEAST, MOST_COMPARED, Candidates, find_elsewhere, pairs, pairs_elsewhere
 from state.ledger.problems import held, stem_of, strike, write_problems
-from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, read_neighbours
+from state.ledger.reads import Mark, Neighbour, SourceRead, read_neighbours
 from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, NO_DRIFT, RUN
 
-MOST_COMPARED = 100_000
-"""How many of the newest missing entries, and of the new rows, are compared: some 25 MB, and at most a second."""
-_AT_LEAST = 3
-"""The least number of rows that can trip a brake."""
+_MANY_CHANGES = 20
+"""Fewer rows than this that change in the same field trip no brake."""
 _Row = Row[*tuple[Any, ...]]
 # A row that a person has ignored is listed again: that it is gone is a change.
 _LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision)
@@ -62,6 +65,7 @@ _FORGET_MARKS = delete(DUPLICATE_MARK).where(
 )
 _FORGET_KEYS = delete(KNOWN_AS).where(KNOWN_AS.c.entry_id.in_(bindparam("entries", expanding=True)))
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
+_OTHER = ENTRY.alias()
 _IDS = select(ENTRY.c.id)
 # Apart from the ids, which an index holds: the entries themselves are large.
 _ROWS = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
@@ -82,7 +86,7 @@ class _Closing:
     def __init__(self, connection: Connection, read: SourceRead) -> None:
         self._connection = connection
         self._read, self._run, self._marks, self._tally = read, read.run, read.marks, read.tally
-        self._past, self._dropped = array("q"), array("q")
+        self._past, self._dropped, self._freed = array("q"), array("q"), set[int]()
         self._neighbours: Mapping[int, Neighbour] = {}
 
     def close(self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None) -> StageReport:
@@ -118,6 +122,7 @@ class _Closing:
         before = marks.count(Mark.PRESENT) - held_before
         if policy.on_vanish == "report":
             self._sort_out(self._find_absent(before - withdrawn_present))
+        alike = self._match_missing()
         counts["vanished"] = marks.count(Mark.VANISHED)
         counts["standing"] = read.listed.standing
         counts["redrafted"] = sum(marks.has(entry_id, Mark.MAPPED) for entry_id in find_waiting_drafts(connection, run.scope_id))
@@ -133,12 +138,13 @@ class _Closing:
             past_rows=len(self._past) if policy.row_parts is None else 0,
             met=before - counts["unreleased"],
             present=before - withdrawn_present + account.new - counts["restaged"],
+            alike=alike,
             alongside=alongside,
             stood=brakes_of(scope.gate_reason),
             key_definition=policy.key_definition,
             has_new_keys=has_new_keys(scope, policy.key_definition),
             is_blind=bool(unread) and not read.is_whole and (scope.gate != GateState.OPEN or bool(scope.gate_reason)),
-            **self._left_out(),
+            **self._among_to_come(),
         )
         return self._with_history(report)
 
@@ -214,22 +220,21 @@ class _Closing:
     def _find_alongside(self) -> Alongside | None:
         """Return another scope that delivers the rows of a feed of which nothing was released yet, None if there is none.
 
-        If a person accepts that for this run, the rows held because of it are released.
+        Its new rows that are like events there are held. If a person accepts that for this run, all of them are released.
         """
         connection, scope, duplicates = self._connection, self._read.scope, self._read.duplicates
-        if scope.released_id:
+        known = None if scope.released_id else find_elsewhere(connection, scope.id)
+        if known is None:
             return None
-        found = find_alongside(connection, scope.id)
-        if found is None and "scope" in brakes_of(scope.gate_reason):
-            stored = read_report(connection, scope.id, scope.gate_run)  # which freed the rows and did not open the gate
-            found = stored.alongside if stored is not None else None
-            if found is not None and found.scope_id not in read_neighbours(connection, scope.id):
-                found = None
-        if found is None or "scope" not in self._read.policy.accepted:
+        found, is_namesake = known.found, not known.found.feed
+        if "scope" in self._read.policy.accepted:
+            duplicates.apart.add(found.scope_id)
+            self._settle_held()
             return found
-        duplicates.apart.add(found.scope_id)
-        self._settle_held()
-        return replace(found, held=0)
+        self._hold_alike(lambda row: known.candidates.give(pairs_elsewhere(row.row_key, row.body, is_namesake=is_namesake)))
+        of_other = ENTRY.c.candidate_id.in_(select(_OTHER.c.id).where(_OTHER.c.scope_id == found.scope_id))
+        is_held = (ENTRY.c.scope_id == scope.id, ENTRY.c.state == EntryState.HELD.value, ~IS_SET_ASIDE)
+        return replace(found, held=count_entries(connection, *is_held, of_other))
 
     def _find_absent(self, present: int) -> Iterable[int]:
         """Return the entries that a full read has not met, and those that were deleted or are left out by a rule.
@@ -245,7 +250,7 @@ class _Closing:
 
     def _sort_out(self, absent: Iterable[int]) -> None:
         """Mark missing entries as vanished, past or without an event at the service."""
-        now = self._read.policy.as_of or self._run.now()
+        now = self._now()
         for page in in_pages(absent):
             for row in self._connection.execute(_ABSENT, {"entries": page}):
                 if self._marks.has(row.id, Mark.PRESENT) or self._read.unread.covers(row.row_key):
@@ -274,26 +279,64 @@ class _Closing:
             connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
             connection.execute(_SETTLE, {"entries": page})
 
-    def _left_out(self) -> dict[str, Any]:
-        """Return how many entries each rule newly leaves out, out of how many with future events."""
+    def _among_to_come(self) -> dict[str, Any]:
+        """Return how many entries each rule newly leaves out, and how many changed in each field, out of how many with future
+        events.
+        """
         left_out = self._read.left_out.items()
         rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, Mark.VANISHED))
-        if rules.total() < _AT_LEAST:
+        changed = self._count_changes()
+        if rules.total() < AT_LEAST and not changed:
             return {}
-        now = self._read.policy.as_of or self._run.now()
-        to_come = count_to_come(self._connection, self._run.scope_id, now)
-        return {"left_out": dict(rules.most_common()), "to_come": to_come}
+        to_come = count_to_come(self._connection, self._run.scope_id, self._now())
+        return {"left_out": dict(rules.most_common()), "changed": dict(changed.most_common()), "to_come": to_come}
+
+    def _now(self) -> datetime:
+        """Return the time by which events are over."""
+        return self._read.policy.as_of or self._run.now()
+
+    def _count_changes(self) -> Counter[str]:
+        """Count by field the rows that changed since the last read that was let out, without fields in which few did.
+
+        A draft that is to be published differs on purpose.
+        """
+        connection, marks, fields = self._connection, self._marks, Counter[str]()
+        of_feed, is_listed = (
+            ENTRY.c.scope_id == self._run.scope_id,
+            ENTRY.c.drift_kind.is_not(None) & ENTRY.c.drift_body.is_not(None),
+        )
+        which = [of_feed, is_listed, MAY_BE_OUT, IS_IN_SOURCE, ~IS_SET_ASIDE, is_to_come(ENTRY.c.ends_at, self._now())]
+        is_many = count_entries(connection, *which) >= _MANY_CHANGES
+        if is_many and (since := self._end_of_let_out_reads()) is not None:
+            which.append(ENTRY.c.updated_at >= since)
+        if is_many:
+            drifts = select(ENTRY.c.id, BASELINE, ENTRY.c.drift_body).where(SOME)
+            for page in in_pages(connection.execute(select(ENTRY.c.id).where(*which)).scalars().all()):
+                for row in connection.execute(drifts, {"entries": page}):
+                    if not self._read.is_whole or marks.has(row.id, Mark.PRESENT):
+                        fields.update(differing_fields(row.body, row.drift_body) - {"status"})
+        return Counter({name: count for name, count in fields.items() if count >= _MANY_CHANGES})
+
+    def _end_of_let_out_reads(self) -> datetime | None:
+        """Return when the first run began after the last read whose gate opened, None if none ever did."""
+        scope, of_feed = self._read.scope, RUN.c.scope_id == self._run.scope_id
+        reads = select(RUN.c.id, RUN.c.started_at, RUN.c.brakes, RUN.c.stage_report).order_by(RUN.c.started_at.desc())
+        reads = reads.where(of_feed, RUN.c.id != self._run.run_id, RUN.c.stage_report.is_not(None)).limit(READS_COMPARED)
+        for row in self._connection.execute(reads):
+            is_accepted = scope.gate == GateState.OPEN and row.id == scope.gate_run
+            if is_accepted or (row.brakes == "[]" and not json.loads(row.stage_report)["is_blind"]):
+                first = select(func.min(RUN.c.started_at)).where(of_feed, RUN.c.started_at > row.started_at)
+                return self._connection.execute(first).scalar()
+        return None
 
     def _with_history(self, report: StageReport) -> StageReport:
-        """Return the report with `alike` and the numbers of similar earlier reads.
+        """Return the report with the numbers of similar earlier reads.
 
         Similar are released full reads that lost and gained at least half as many rows, or of whose new rows half as many
         agreed with missing ones. A read that gains many rows and loses few replaces nothing.
         """
         new = report.account.new - report.restaged + report.waiting
         lost = report.vanished + report.past
-        if new >= _AT_LEAST and self._read.policy.kind is not ReadKind.CHOSEN:
-            report = replace(report, alike=self._count_alike())
         is_replacing = bool(new) and lost * 2 > new
         if not (is_replacing or report.alike):
             return report
@@ -312,29 +355,95 @@ class _Closing:
             alike += bool(report.alike) and stored.get("alike", 0) * 2 >= report.alike
         return replace(report, replaced_before=replaced, alike_before=alike)
 
-    def _count_alike(self) -> int:
-        """Count the new rows that agree with a missing entry in two of title, start and place.
+    def _match_missing(self) -> int:
+        """Hold the new rows that are like a vanished entry; return how many others are like a missing one, over or not.
 
-        Both are in the same channel; the entry's event may be over.
+        An entry of which a held row is a duplicate is no candidate for another row, nor is one that a person has ignored, or an
+        event of a row that has others now.
         """
-        marks, is_whole, of_feed = self._marks, self._read.is_whole, ENTRY.c.scope_id == self._run.scope_id
-        known = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT)
-        if is_whole:
-            youngest = self._connection.execute(known.order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)).scalars()
+        connection, marks, counts, policy = self._connection, self._marks, self._tally.counts, self._read.policy
+        new = counts["new"] - counts["restaged"] + counts["waiting"]
+        if not new:
+            return 0
+        of_feed, now = ENTRY.c.scope_id == self._run.scope_id, self._now()
+        known, is_judged = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT), new >= AT_LEAST and policy.kind is not ReadKind.CHOSEN
+        if is_judged and self._read.is_whole:
+            youngest = connection.execute(known.order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)).scalars()
             absent = [entry_id for entry_id in youngest if not marks.has(entry_id, Mark.PRESENT)]
         else:
-            gone = self._connection.execute(known.where(~IS_IN_SOURCE)).scalars()
-            absent = list(islice(chain(gone, filter(marks.is_deleted, marks.find(Mark.DELETED))), MOST_COMPARED))
+            is_gone = ~IS_IN_SOURCE if is_judged else ENTRY.c.vanished_at.is_not(None) & is_to_come(ENTRY.c.ends_at, now)
+            newly = filter(marks.is_deleted, marks.find(Mark.DELETED)) if is_judged else marks.find(Mark.VANISHED)
+            absent = list(islice(chain(connection.execute(known.where(is_gone)).scalars(), newly), MOST_COMPARED))
         if not absent:
             return 0
-        pairs = {pair for body in self._bodies(absent) for pair in _pairs(body)}
-        new = select(ENTRY.c.id).where(of_feed, IS_NEVER_SENT, ENTRY.c.id > self._read.scope.released_id)
-        youngest = self._connection.execute(new.order_by(ENTRY.c.id).limit(MOST_COMPARED)).scalars()
-        return sum(not pairs.isdisjoint(_pairs(body)) for body in self._bodies(youngest.all()))
+        held = (
+            select(_OTHER.c.id)
+            .join(ENTRY, ENTRY.c.candidate_id == _OTHER.c.id)
+            .where(of_feed, ENTRY.c.state == EntryState.HELD.value)
+        )
+        used = set(connection.execute(held.where(ENTRY.c.twin_digest == _OTHER.c.twin_digest)).scalars())
+        vanished, missing = Candidates(), set[int]()
+        stems = (
+            {stem_of(row.row_key, policy.row_parts) for row in self._new_rows()} if policy.row_parts is not None else set[str]()
+        )
+        columns = select(
+            ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.vanished_at, ENTRY.c.ends_at, IS_SET_ASIDE.label("is_ignored"), BASELINE
+        )
+        for page in in_pages(entry_id for entry_id in absent if entry_id not in used):
+            for row in connection.execute(columns.where(SOME), {"entries": page}):
+                was_vanished = row.vanished_at is not None and not row.is_ignored
+                is_vanished = policy.on_vanish == "report" and (was_vanished or marks.has(row.id, Mark.VANISHED))
+                has_future = row.ends_at is None or row.ends_at > now
+                if is_vanished and has_future and stem_of(row.row_key, policy.row_parts) not in stems:
+                    vanished.add(row.id, pairs(row.body))
+                else:
+                    missing.update(pairs(row.body))
+        alike = 0
 
-    def _bodies(self, entries: Iterable[int]) -> Iterator[bytes]:
-        for page in in_pages(entries):
-            yield from self._connection.execute(select(BASELINE).where(SOME), {"entries": page}).scalars()
+        def candidate_of(row: _Row) -> int:
+            nonlocal alike
+            found = vanished.give(pairs(row.body))
+            alike += not found and not missing.isdisjoint(pairs(row.body))
+            return found
+
+        if vanished or missing:
+            self._hold_alike(candidate_of)
+        return alike if is_judged else 0
+
+    def _hold_alike(self, candidate_of: Callable[[_Row], int]) -> None:
+        """Hold the rows of this read, never released or sent, that have a candidate (not 0) and no person's decision."""
+        found: dict[int, tuple[RowKey, str, int]] = {}
+        for row in self._new_rows():
+            if candidate := candidate_of(row):
+                found[row.id] = (row.row_key, row.origin, candidate)
+        others = self._read.duplicates.by_id(self._connection, {candidate for _, _, candidate in found.values()})
+        self._hold({entry_id: (row_key, place, others[candidate]) for entry_id, (row_key, place, candidate) in found.items()})
+
+    def _new_rows(self) -> Iterator[_Row]:
+        """Yield the rows of this read that were never released or sent, and about which no person has decided."""
+        new = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, BASELINE).order_by(ENTRY.c.id).limit(2_000)
+        new = new.where(ENTRY.c.scope_id == self._run.scope_id, IS_NEVER_SENT, ENTRY.c.revision == 0, ENTRY.c.decision.is_(None))
+        after, left = self._read.scope.released_id, MOST_COMPARED
+        while left > 0 and (page := self._connection.execute(new.where(ENTRY.c.id > after)).all()):
+            after, left = page[-1].id, left - len(page)
+            yield from (row for row in page if self._marks.has(row.id, Mark.MAPPED))
+
+    def _hold(self, found: Mapping[int, tuple[RowKey, str, Candidate]]) -> None:
+        """Hold staged rows, by entry, with key, place and candidate."""
+        counts, marks = self._tally.counts, self._marks
+        if not found:
+            return
+        likes = [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in found.items()]
+        self._connection.execute(_LIKE.values(state=EntryState.HELD.value), likes)
+        for entry_id, (row_key, place, candidate) in found.items():
+            is_waiting = entry_id <= marks.boundary and entry_id not in self._freed  # staged by an earlier read
+            is_restaged = is_waiting and marks.has(entry_id, Mark.STAGED)
+            counts["unchanged" if is_waiting and not is_restaged else "new"] -= 1
+            counts["waiting"] -= is_waiting
+            counts["restaged"] -= is_restaged
+            self._tally.hold(place, row_key, candidate)
+        rows = (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values())
+        write_problems(self._connection, self._run, rows)
 
     def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
         """Yield the entries from before this read by state and age, in pages."""
@@ -347,18 +456,11 @@ class _Closing:
 
     def _hold_staged_beside(self) -> None:
         """Hold new rows of this read that resemble entries which other feeds have staged since it began."""
-        connection, run = self._connection, self._run
         found: dict[int, tuple[RowKey, str, Candidate]] = {}
-        for entry_id, row_key, place, candidate in self._read.duplicates.find_staged_beside(connection, self._marks.boundary):
+        beside = self._read.duplicates.find_staged_beside(self._connection, self._marks.boundary)
+        for entry_id, row_key, place, candidate in beside:
             found.setdefault(entry_id, (row_key, place, candidate))
-        if not found:
-            return
-        likes = [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in found.items()]
-        connection.execute(_LIKE.values(state=EntryState.HELD.value), likes)
-        for row_key, place, candidate in found.values():
-            self._tally.counts["new"] -= 1
-            self._tally.hold(place, row_key, candidate)
-        write_problems(connection, run, (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values()))
+        self._hold(found)
 
     def _settle_held(self) -> int:
         """Judge the held rows that this read has mapped, and delete unmapped ones without a decision.
@@ -413,6 +515,7 @@ class _Closing:
         mark_anew(connection, ((row.id, row.twin_digest) for row in rows))
         strike(connection, self._run.scope_id, ProblemKind.HELD, [row.row_key for row in rows])
         for row in rows:
+            self._freed.add(row.id)
             self._tally.free(row.row_key)
         if likes:
             connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in likes.items()])
@@ -451,14 +554,3 @@ def _adopter_of(rows: Mapping[int, _Row], row: _Row) -> _Row:
         row = rows[row.candidate_id]
         passed.add(row.id)
     return row
-
-
-def _pairs(body: bytes) -> Iterator[int]:
-    """Yield a number for each pair of title, start and place in a payload."""
-    event = orjson.loads(body)
-    channel, title, start = event.get("channelId"), event.get("title"), event.get("startAt")
-    city = (event.get("approxLocation") or {}).get("city") or {}
-    place = (city.get("placeId"), event.get("locationName", "")) if city.get("placeId") else None
-    for first, second in ((title, start), (title, place), (start, place)):
-        if first and second:
-            yield hash((channel, first is title, second is place, first, second))

@@ -123,6 +123,12 @@ def content_of(body: bytes) -> object:
     return {name: value for name, value in orjson.loads(body).items() if name not in {"status", "coverImage"}}
 
 
+def differing_fields(shown: bytes, wanted: bytes) -> set[str]:
+    """Return the fields in which two payloads differ."""
+    before, after = orjson.loads(shown), orjson.loads(wanted)
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
 def kind_of_drift(shown: bytes, wanted: bytes) -> DriftKind:
     """Return the kind of drift between what the service shows and what the source asks for."""
     statuses = orjson.loads(shown).get("status"), orjson.loads(wanted).get("status")

@@ -13,9 +13,9 @@ from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
-from state.ledger.accounts import PublishAccount, dump
+from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.alternatives import KnownRows, known_rows
-from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp
+from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_report, read_stamp
 from state.ledger.lease import WHOLE, FencedTransaction, Holder, Lease, LeaseClock, Shard, acquire, own_clock, this_process
 from state.ledger.shards import Closing, check_open, close_if_over
 from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
@@ -126,6 +126,10 @@ class Ledger:
     def gate(self) -> Gate:
         """Return whether staged rows may be published."""
         return self._read(read_gate)
+
+    def report_of(self, run_id: str) -> StageReport | None:
+        """Return the report of a read, None if there is none (any more)."""
+        return self._read(read_report, run_id)
 
     def open_gate(self, by: str) -> Gate:
         """Release what brakes have stopped, by a person's decision.

@@ -25,7 +25,7 @@ from mappings.outcome import Gone, RowOutcome, Skipped
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, rounded
 from state.enums import EntryState, GateState
-from state.ledger.accounts import Alongside, Candidate, ReadKind, StagePolicy, Tally
+from state.ledger.accounts import Candidate, ReadKind, StagePolicy, Tally
 from state.ledger.entries import IS_NEVER_SENT, MARK, MARK_BYTES, MAY_BE_OUT, SOME, WITHOUT_EVENT, count_entries, count_to_come
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import ListedProblems, stem_of
@@ -33,7 +33,6 @@ from state.tables import DUPLICATE_MARK, ENTRY, ROW_DIGESTS, SCOPE, SIDE_BY_SIDE
 
 _AT_A_TIME = 16_384
 _SCOPES_AT_A_TIME = 100  # SQLite allows 500 SELECTs in a UNION
-_AT_LEAST = 3
 _SERVICE_LOCK = 0x6576_7365
 """An arbitrary number of our own, which names PostgreSQL's advisory lock."""
 _OTHER = ENTRY.alias()
@@ -167,16 +166,13 @@ def read_neighbours(connection: Connection, scope_id: int) -> Mapping[int, Neigh
     apart = select(SIDE_BY_SIDE.c.other_id).where(SIDE_BY_SIDE.c.scope_id == scope_id)
     columns = (SCOPE.c.id, SCOPE.c.feed, SCOPE.c.namespace, SCOPE.c.marked_id, SCOPE.c.gate, SCOPE.c.whole_read_at)
     rows = connection.execute(select(*columns).where(SCOPE.c.service == own.service, SCOPE.c.id.not_in(apart)))
-    return {
-        row.id: Neighbour(
-            row.feed,
-            "" if row.namespace == own.namespace else row.namespace,
-            row.marked_id,
-            row.gate == GateState.STAGING.value,
-            row.whole_read_at,
-        )
-        for row in rows
-    }
+    return {row.id: as_neighbour(row, own.namespace) for row in rows}
+
+
+def as_neighbour(scope: Row[*tuple[Any, ...]], namespace: str) -> Neighbour:
+    """Return a scope as a feed of this namespace sees it."""
+    place = "" if scope.namespace == namespace else scope.namespace
+    return Neighbour(scope.feed, place, scope.marked_id, scope.gate == GateState.STAGING.value, scope.whole_read_at)
 
 
 def lock_service(connection: Connection, scope_id: int) -> None:
@@ -190,34 +186,6 @@ def lock_service(connection: Connection, scope_id: int) -> None:
         connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
         connection.execute(select(func.pg_advisory_xact_lock(_SERVICE_LOCK, service)))
         connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
-
-
-def find_alongside(connection: Connection, scope_id: int) -> Alongside | None:
-    """Return the scope that has most of a feed's rows, if at least 3 and more than half of them; None if there is none.
-
-    A feed of the same name has a row if it has its key; any feed has a row that is held as a duplicate of its own.
-    """
-    others = dict(read_neighbours(connection, scope_id))
-    feed, of_feed = others.pop(scope_id).feed, ENTRY.c.scope_id == scope_id
-    rows = count_entries(connection, of_feed, ENTRY.c.state != EntryState.SUPERSEDED.value) if others else 0
-    if rows < _AT_LEAST:
-        return None
-    held_for = select(_OTHER.c.scope_id, func.count()).select_from(ENTRY).join(_OTHER, _OTHER.c.id == ENTRY.c.candidate_id)
-    is_held = (of_feed, ENTRY.c.state == EntryState.HELD.value)
-    held = {row[0]: row[1] for row in connection.execute(held_for.where(*is_held).group_by(_OTHER.c.scope_id))}
-    by_key = select(func.count()).select_from(ENTRY).join(_OTHER, _OTHER.c.row_key == ENTRY.c.row_key)
-    by_key = by_key.where(of_feed, _OTHER.c.state.not_in(WITHOUT_EVENT), _OTHER.c.removed_at.is_(None))
-    found = []
-    for other_id, other in others.items():
-        known, is_namesake = held.get(other_id, 0), other.feed == feed
-        if not other.marked_id:
-            continue
-        if is_namesake:
-            known = max(known, connection.execute(by_key.where(_OTHER.c.scope_id == other_id)).scalar_one())
-        if known >= _AT_LEAST and known * 2 > rows:
-            renamed_from = "" if is_namesake else other.feed
-            found.append(Alongside(other_id, renamed_from, other.namespace, known, rows, held.get(other_id, 0)))
-    return max(found, key=lambda each: each.known, default=None)
 
 
 def find_orphaned_feeds(engine: Engine, destination: str, feeds: Collection[str], now: datetime) -> tuple[OrphanedFeed, ...]:

@@ -37,8 +37,8 @@ event:
     at:
       day: {{from: DAY, do: [{{date: ["%Y-%m-%d"]}}]}}
       clock: {{from: HOUR, do: [{{time: ["%H:%M"]}}]}}
-      zone: Europe/Warsaw
-  timezone: Europe/Warsaw
+      zone: {zone}
+  timezone: {zone}
   status: published
   classifications: {{from: GENRE, do: [{{map: {{concert: music, play: theatre}}}}]}}
   approxLocation: {{city: {{placeId: krk}}}}{more}
@@ -49,7 +49,7 @@ publish:
 """
 TITLE = "{from: TITLE, do: [collapse]}"
 USUAL = {"feed": FEED, "title": TITLE, "channel": "{channel: city-agenda}", "extra": ""}
-USUAL |= {"in_flight": "16", "max_pause": "15m", "key_memory": "24h"}
+USUAL |= {"zone": "Europe/Warsaw", "in_flight": "16", "max_pause": "15m", "key_memory": "24h"}
 HEADER = "ID,TITLE,DAY,HOUR,GENRE,PICTURE"
 FIRST_DAY = date(2031, 1, 1)
 

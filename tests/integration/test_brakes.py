@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from integration.desk import FEED, TITLE, Desk, Said, line, lines
+from integration.desk import FEED, HEADER, TITLE, Desk, Said, line, lines
 from integration.service import Service
 from sqlalchemy import select
 
@@ -16,8 +16,9 @@ DRAFTING = ("publish:", "publish:\n  on_change: create_draft_again")
 
 
 def renamed(rows: Iterable[int], prefix: str, *, title: str = "Evening") -> list[str]:
-    """The same evenings as `lines` makes, under other ids."""
-    return [f"{prefix}{line(number, title=f'{title} {number}')}" for number in rows]
+    """The same evenings as `lines` makes, under other ids; those of another title begin at another hour."""
+    hour = "19:30" if title == "Evening" else f"{8 + int(prefix)}:15"
+    return [f"{prefix}{line(number, title=f'{title} {number}', hour=hour)}" for number in rows]
 
 
 def dances(day_first: str, day: str) -> list[str]:
@@ -78,9 +79,8 @@ STORIES: dict[str, list[Step]] = {
     ],
     "titles are part of the key": [
         (lines(8), "", "done", 8, 0),
-        ([f"x{line(n, title=f'EVENING no. {n}')}" for n in range(8)], "", "new: in two of title, start and place", 8, 0),
-        (None, "--accept new", "done", 16, 8),
-        (None, "", "done", 16, 8),
+        ([f"x{line(n, title=f'EVENING no. {n}')}" for n in range(8)], "", "done: 8 (x0, x1, x2, …) held as likely copies", 8, 8),
+        (None, "", "done", 8, 8),
     ],
     "another key": [
         (lines(5), "", "done", 5, 0),
@@ -118,11 +118,11 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     desk.edit(f"feed: {FEED}", "feed: city-hall")
     said = desk.command("run", "city-hall", "--no-dagster", "--json")
     assert (stopped_by(said), len(service.events())) == (["scope"], 30), said.words
-    assert f"restore `feed: {FEED}`" in said.words
+    assert f"put `feed: {FEED}` back" in said.words
     for asking in (("status",), ("check", "--live"), ("preview", "city-hall")):
         assert f"feed {FEED} has 30 upcoming events and no mapping file" in desk.command(*asking).words
     rehearsed = desk.command("run", "city-hall", "--dry-run", code=5)
-    assert f"restore `feed: {FEED}`" in rehearsed.words
+    assert f"put `feed: {FEED}` back" in rehearsed.words
     desk.command("run", "city-hall", "--no-dagster", "--accept", "scope", code=0)
     assert len(service.events()) == 60
     desk.source(lines(31))
@@ -142,3 +142,85 @@ def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service:
         assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
     desk.run("--accept", "scope", code=0)
     assert len({one["idempotency_key"] for one in service.requests()}) == 10
+
+
+def city_hall(desk: Desk, *words: str, code: int | None = None) -> Said:
+    """Run the feed under the name that it got."""
+    return desk.command("run", "city-hall", "--no-dagster", "--json", *words, code=code)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("zone: Europe/Warsaw\n  timezone: Europe/Warsaw", "zone: Europe/London\n  timezone: Europe/London"),
+        (TITLE, '{join: ["Town: ", {from: TITLE}]}'),
+        ("key: [ID]", "key: [ID, GENRE]"),
+    ],
+    ids=["zone", "title", "key"],
+)
+def test_a_feed_that_is_renamed_and_edited_at_once_sends_nothing_again(desk: Desk, service: Service, old: str, new: str) -> None:
+    desk.run_with(lines(6), code=0)
+    desk.edit(f"feed: {FEED}", "feed: city-hall")
+    desk.edit(old, new)
+    known = f"6 of 6 rows are known to feed {FEED}"
+    assert known in desk.command("preview", "city-hall", "--all", code=0).words
+    assert known in desk.command("run", "city-hall", "--dry-run", code=5).words
+    said = city_hall(desk)
+    assert (stopped_by(said), len(service.events())) == (["scope"], 6), said.words
+    said.assert_told(5, known, "resolve city-hall --state held --same-as", f"`feed: {FEED}`", "6 rows will be sent again")
+    for asking in (("status", "city-hall"), ("check", "--live")):
+        assert known in desk.command(*asking).words
+    desk.command("resolve", "city-hall", "--state", "held", "--same-as", "--yes", code=0)
+    city_hall(desk, code=0)
+    assert len(service.events()) == 6
+
+
+def test_a_feed_that_is_split_goes_on_once_its_rows_have_taken_over_their_events(desk: Desk, service: Service) -> None:
+    desk.run_with(lines(9), code=0)
+    desk.mapping(name="city.yaml", feed="city-hall")
+    desk.edit("events.csv", "rest.csv")
+    desk.source([*lines(4), line(40)])
+    (desk.folder / "rest.csv").write_text("\n".join([HEADER, *lines(9)[4:]]) + "\n", "utf-8")
+    for words in ((), ("--publish-only",)):
+        said = city_hall(desk, *words, code=5)
+        said.assert_told(5, "resolve city-hall --state held --same-as", "--accept scope", "4 rows will be sent again")
+    desk.command("resolve", "city-hall", "--state", "held", "--same-as", "--yes", code=0)
+    city_hall(desk, code=0)
+    desk.run(code=0)
+    city_hall(desk, code=0)
+    assert len(service.events()) == 10
+    assert desk.command("status", "city-hall", code=0).words.count("known to") == 0
+
+
+def test_rows_that_are_renumbered_and_edited_at_once_are_held_with_their_events(desk: Desk, service: Service) -> None:
+    desk.run_with(lines(8), code=0)
+    rows = renamed(range(8), "9")
+    rows[2], rows[5] = f"9{line(2, title='Matinee 2')}", f"9{line(5, hour='18:00')}"
+    desk.run_with([*rows, line(50)], code=0)
+    assert (len(service.events()), len(desk.rows("held"))) == (9, 8)
+    desk.command("resolve", FEED, "--state", "held", "--same-as", "--yes", code=0)
+    drifted = desk.run(code=0).run["standing"]["drift"]
+    assert (len(service.events()), drifted["first"]) == (9, ["92", "95"])
+    desk.run_with(rows[:7], code=0)
+    desk.run_with([*rows[:7], f"x{line(7, hour='21:00')}"], code=0)
+    desk.command("resolve", FEED, "x7", "--release", code=0)
+    desk.run(code=0)
+    assert len(service.events()) == 10
+
+
+def test_a_change_of_one_field_in_most_rows_stops_the_new_ones_until_a_person_wants_it(desk: Desk, service: Service) -> None:
+    desk.run_with(lines(30), code=0)
+    swapped = [line(number, hour="20:30") for number in range(25)] + lines(31)[25:]
+    said = desk.run_with(swapped)
+    assert stopped_by(said) == ["changed"], said.words
+    said.assert_told(5, "25 of 30 delivered rows with upcoming events have changed in startAt", "1 row will be sent")
+    assert stopped_by(desk.run()) == ["changed"]
+    assert desk.run_with(lines(30), code=0).run["standing"] == {}
+    assert stopped_by(desk.run_with(swapped)) == ["changed"]
+    desk.run("--accept", "changed", code=0)
+    assert len(service.events()) == 31
+    desk.run_with([*swapped, line(31)], code=0)
+    assert len(service.events()) == 32
+    desk.edit("publish:", "publish:\n  brakes: {changed: off}")
+    desk.edit(TITLE, '{join: ["Town: ", {from: TITLE}]}')
+    desk.run(code=0)

@@ -18,16 +18,17 @@ from lookalikes.dagster import dagster_webserver
 
 pytestmark = pytest.mark.slow
 FEEDS = ("a", "b", "c", "d", "e")
+ZONES = dict(zip(FEEDS, ("Europe/Warsaw", "Europe/London", "Europe/Athens", "Asia/Tokyo", "America/New_York"), strict=True))
 ROWS = 30
 RUN_ALL = ("run", "--all", "--no-dagster", "--json", "--jobs")
 
 
 @pytest.fixture
 def five_feeds(desk: Desk) -> Desk:
-    """Five feeds of the same rows, each with titles of its own."""
+    """Five feeds of the same rows, each with titles and times of its own."""
     (desk.folder / "feeds" / "town.yaml").unlink()
     for feed in FEEDS:
-        desk.mapping(name=f"{feed}.yaml", feed=feed, title=f'{{join: [{{from: TITLE}}, " of {feed}"]}}')
+        desk.mapping(name=f"{feed}.yaml", feed=feed, title=f'{{join: [{{from: TITLE}}, " of {feed}"]}}', zone=ZONES[feed])
     desk.source(lines(ROWS))
     return desk
 
@@ -59,7 +60,7 @@ def test_every_feed_is_reported_in_the_folders_order_with_the_gravest_exit_code(
     assert [(run["feed"], run["exit_code"]) for run in said.document["runs"]] == [(f, 5 if f == "c" else 0) for f in FEEDS]
     assert "z.yaml" in said.err
     (five_feeds.folder / "feeds" / "z.yaml").unlink()
-    five_feeds.mapping(name="c.yaml", feed="c", title='{join: [{from: TITLE}, " of c"]}')
+    five_feeds.mapping(name="c.yaml", feed="c", title='{join: [{from: TITLE}, " of c"]}', zone=ZONES["c"])
     _assert_all_sent(five_feeds, service)
     twice = five_feeds.command("run", "a", "a.yaml", "--no-dagster", "--json", "--jobs", "2", code=0)
     assert [run["feed"] for run in twice.document["runs"]] == ["a"]

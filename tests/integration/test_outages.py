@@ -56,8 +56,9 @@ def _answered(service: Service, after: int) -> tuple[list[dict[str, Any]], list[
 
 
 def _two_feeds(desk: Desk, max_pause: str = "15m") -> None:
-    for name, feed, title in (("town.yaml", FEED, TITLE), ("night.yaml", "night-hall", NIGHT_TITLE)):
-        desk.mapping(in_flight=8, max_pause=max_pause, name=name, feed=feed, title=title)
+    night = {"title": NIGHT_TITLE, "zone": "Europe/London"}
+    for name, feed, own in (("town.yaml", FEED, {"title": TITLE}), ("night.yaml", "night-hall", night)):
+        desk.mapping(in_flight=8, max_pause=max_pause, name=name, feed=feed, **own)
 
 
 def _start_both(desk: Desk) -> list[Command]:

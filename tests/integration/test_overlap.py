@@ -118,7 +118,8 @@ def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sen
     service.switch(latency_ms=0)
 
     desk.mapping(title="{join: [Festival, {from: TITLE, do: [collapse]}], with: ': '}")
-    desk.run(code=0)
+    assert desk.run(code=5).run["brakes"] == ["changed"]
+    desk.run("--accept", "changed", code=0)
 
     assert not [request for request in service.requests() if request["status"] == 409]
     assert {len(bodies) for bodies in service.bodies().values()} == {1}

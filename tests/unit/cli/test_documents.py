@@ -171,7 +171,7 @@ def test_runs_and_rows_to_decide_about_complete_by_their_ids_and_keys_with_what_
 
 
 def test_brakes_and_states_complete_brakes_one_after_the_other(desk: Desk) -> None:
-    assert _offered(desk, "run town-hall --accept ") == "rejected shrink left_out new copies scope keys"
+    assert _offered(desk, "run town-hall --accept ") == "rejected shrink left_out new copies scope keys changed"
     assert _offered(desk, "run town-hall --accept rejected,s") == "rejected,shrink rejected,scope"
     assert "No more rows are rejected" in _offered(desk, "run town-hall --accept re", "zsh")
     assert _offered(desk, "rows town-hall --state re") == "refused rejected resent"

@@ -13,7 +13,7 @@ from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, SECRET, Desk, holds
 from pipelines.run.outcome import worst
 
 DAYS = f"backfill {FEED} --from 2031-05-02 --to"
-BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
+BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope', 'keys' or 'changed'"
 
 
 @pytest.mark.parametrize(

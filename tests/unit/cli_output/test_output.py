@@ -284,7 +284,7 @@ def test_a_read_and_a_publish_are_equations_and_one_that_does_not_hold_says_so()
 
 def test_a_brake_is_free_stops_or_was_accepted() -> None:
     verdicts = [
-        BrakeResult(name, is_tripped=is_tripped, is_accepted=is_accepted, measured=0, allowed=0, sentence="a")
+        BrakeResult(name, is_tripped=is_tripped, is_accepted=is_accepted, measured=0, allowed=0, sentence="a", step="b")
         for name, is_tripped, is_accepted in (("new", False, True), ("shrink", True, False), ("rejected", True, True))
     ]
     assert [verdict for _, verdict, _ in brakes_table(verdicts)[1]] == ["free", "STOPS", "accepted for this run"]

@@ -132,7 +132,7 @@ def _read(known: int = 0, before: int | None = None, named: dict[str, Any] | Non
 
 
 def _results(report: StageReport, limits: Brakes = DEFAULTS) -> dict[str, BrakeResult]:
-    return {verdict.name: verdict for verdict in check_brakes(report, limits, ())}
+    return {verdict.name: verdict for verdict in check_brakes(report, limits, (), "town-hall")}
 
 
 def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
@@ -199,6 +199,9 @@ FULL = {"known": 100, "before": 100}
         (_read(new=5, alike=3, replaced_before=2), set()),
         (_read(held=30, alongside=Alongside(7, "", "city", 30, 30, 30)), {"scope"}),
         (_read(new=5, has_new_keys=True), {"keys"}),
+        (_read(drifted=25, changed={"startAt": 25, "title": 20}, to_come=30), {"changed"}),
+        (_read(drifted=24, changed={"startAt": 24}, to_come=30), set()),  # exactly 80 %
+        (_read(drifted=19, changed={"startAt": 19}, to_come=19), set()),
     ],
 )
 def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: set[str]) -> None:
@@ -206,7 +209,7 @@ def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: se
 
 
 NONE_IS_LEFT = "none of the 100 known ones is still in the source (100 were removed since the last read"
-BOTH, STILL = "or they would be delivered twice", "known ones are still in the source"
+BOTH, STILL = "and would be delivered twice", "known ones are still in the source"
 
 
 @pytest.mark.parametrize(
@@ -231,11 +234,11 @@ BOTH, STILL = "or they would be delivered twice", "known ones are still in the s
         ),
         (
             _read(new=5, alongside=Alongside(7, "town-hall", "", 5, 6, 0)),
-            f"scope: 5 of 6 rows were already delivered by feed town-hall: restore `feed: town-hall`, {BOTH}",
+            f"scope: 5 of 6 rows are known to feed town-hall, {BOTH}",
         ),
         (
             _read(new=5, alongside=Alongside(7, "", "city", 5, 6, 0)),
-            f"scope: 5 of 6 rows were already delivered in namespace city: set EVENTSYNC_NAMESPACE=city, {BOTH}",
+            f"scope: 5 of 6 rows are known to namespace city, {BOTH}",
         ),
     ],
 )
@@ -259,9 +262,9 @@ def test_a_feed_may_release_its_brakes() -> None:
 
 def test_a_brake_that_a_person_accepts_is_tripped_and_does_not_stop() -> None:
     report = _read(rejected=50, unchanged=10, known=100, before=200)
-    verdicts = {one.name: (one.is_tripped, one.stops) for one in check_brakes(report, DEFAULTS, ("rejected",))}
+    verdicts = {one.name: (one.is_tripped, one.stops) for one in check_brakes(report, DEFAULTS, ("rejected",), "town-hall")}
     assert (verdicts["rejected"], verdicts["shrink"]) == ((True, False), (True, True))
-    assert set(verdicts) == {"rejected", "shrink", "left_out", "new", "copies", "scope", "keys"}
+    assert set(verdicts) == {"rejected", "shrink", "left_out", "new", "copies", "scope", "keys", "changed"}
 
 
 @given(rows=st.integers(1, 2000), rejected=st.integers(0, 2000), percent=st.integers(0, 100))

@@ -178,6 +178,20 @@ a held row that its source does not have is forgotten unless a person has decide
     a~z | sent | a~z n~z | a~z => unchanged 1 => a delivered
     a~z | sent | a~z n~z | a~z !n => rejected 1, unchanged 1 => a delivered
     a~z | sent | a~z n~z | --ignore n | a~z => unchanged 1 => a delivered, n held like a ignore
+a new row that is like a vanished one is held whatever it says now, until a person decides
+    o:j~o b | sent | n:j~n b => held 1, unchanged 1, vanished 1 => o delivered j gone, b delivered, n held j like o
+    o:j~o b | sent | b | n:j~n b => held 1, unchanged 1 => o delivered j gone, b delivered, n held j like o
+    o:j~o b | sent | b | part n:j~n => held 1 => o delivered j gone, b delivered, n held j like o
+    o:j~o b | sent | part b n:j~n => unchanged 1, new 1 => o delivered j, b delivered, n pending j
+    o:j~o b | sent | o:j~o n:j~n b => unchanged 2, new 1 => o delivered j, b delivered, n pending j
+    o:j~o b | sent | n:j~n b | o:j~o n:j~n b => unchanged 2, new 1 => o delivered j, b delivered, n pending j
+    o:j~o | sent | n:j~n | --release n | n:j~n => unchanged 1 => o delivered j gone, n pending j release
+    o:j~o | sent | n:j~n | --same-as n | n:j~n => unchanged 1 => o superseded j key 1 over like n, n delivered as 1001 j same_as
+    o:j~o | sent | ignoring n:j~n => new 1 => o delivered j, n pending j
+two rows that are like one vanished row are both held, and those of which it has a duplicate are not
+    o:j~o | sent | n:j~n m:j~m => held 2, vanished 1 => o delivered j gone, n held j like o, m held j like o
+    o:j~o | sent | n:j~o m:j~m => held 1, new 1, vanished 1 => o delivered j gone, n held j like o, m pending j
+    o:j~o p:j~p|sent|n:j~n m:j~m => held 2, vanished 2 => o delivered j gone, p delivered j gone, n held j like o, m held j like p
 two rows that claim one held key are not sent
     a~z | sent | a~z n~z | a~z n:x~x n:y~y => rejected 1, held 1, unchanged 1 => a delivered, n held x like a
 an entry is found by what it looks like now
@@ -358,6 +372,16 @@ def test_events_have_vanished_where_a_read_looked_for_them(
     entries = [entry for key in before.split() if (entry := world.known(key)).vanished_at is not None]
     assert ([entry.row_key for entry in entries], report.vanished) == (gone.split(), len(gone.split()))
     assert {entry.vanished_by for entry in entries} == {"rule 2: online only" if policy is OF_ROWS else ""}
+
+
+def test_a_new_day_of_a_row_is_not_taken_for_one_that_has_vanished(world: World) -> None:
+    first, second, third, of_other = (
+        row(key, "yoga", twin=key) for key in ("a|2026-03-15", "a|2026-03-22", "a|2026-03-29", "b|2026-03-29")
+    )
+    world.stage([first, second], policy=OF_ROWS)
+    world.publish()
+    assert told(world.stage([second, third], policy=OF_ROWS)) == "unchanged 1, new 1, vanished 1"
+    assert told(world.stage([second, third, of_other], policy=OF_ROWS)) == "held 1, unchanged 2"
 
 
 @pytest.mark.parametrize("parts", [("a", "2026-03-15"), ("a|b", "c\\", "2026-03-15"), ("", "x|y", "2026-03-15")])

@@ -54,7 +54,7 @@ TIMES_AND_PLACE = {"channelId": 7, "startAt": "2030-05-01T20:00:00+02:00", "appr
 
 
 def body_of(title: str, *, status: str = "published") -> bytes:
-    said = TIMES_AND_PLACE | {"status": status, "title": title}
+    said = TIMES_AND_PLACE | {"status": status, "title": title, "locationName": title}
     return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 

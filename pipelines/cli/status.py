@@ -15,7 +15,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
     from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
     from pipelines.cli.state_reader import open_state
-    from pipelines.run.outcome import STANDING_HELP, ExitCode
+    from pipelines.run.outcome import STANDING_HELP, ExitCode, unsent_line
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -76,7 +76,7 @@ def status(
 
 class FeedStanding(TypedDict):
     """The state of a feed. `counts`: rows by state; `waiting`: rows that wait for a person, by the value of `rows --state`;
-    `help`: what to do about them.
+    `help`: what to do about them, and about rows to be sent (`pending`).
 
     `set_aside`: entries that a person has ignored; `gate`: whether staged rows may be published; `lease`: who holds the feed;
     `workers`: all who do, one for each shard at work; `runs`: the last ones; `slices_left`: of open backfills.
@@ -129,8 +129,15 @@ def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
 
 
 def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
-    """Yield each kind of waiting row with what to do about it."""
-    return ((what, STANDING_HELP[what].format(feed=status.book.feed)) for what in status.waiting)
+    """Yield each kind of waiting row with what to do about it; rows to be sent, unless a run is at it."""
+    if unsent := _unsent(status):
+        yield EntryState.PENDING.value, unsent
+    yield from ((what, STANDING_HELP[what].format(feed=status.book.feed)) for what in status.waiting)
+
+
+def _unsent(status: FeedStatus) -> str:
+    """Return what sends the rows that are staged, "" if there are none or a run is at it."""
+    return "" if status.lease else unsent_line(status.counts[EntryState.PENDING], status.gate, status.book.feed)
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
@@ -183,9 +190,11 @@ def _lines(status: FeedStatus) -> Iterator[str]:
         yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
+    if unsent := _unsent(status):
+        yield f"to be sent: {unsent}"
     waiting = _counts(status.waiting)
     yield f"waits for a person: {waiting}; see `eventsync rows {feed}`" if waiting else "waits for a person: nothing"
-    yield from (f"  {spelt(what)}: {help_}" for what, help_ in _helps(status))
+    yield from (f"  {spelt(what)}: {help_}" for what, help_ in _helps(status) if what in status.waiting)
     if status.set_aside:
         yield f"ignored: {status.set_aside:,}: `eventsync rows {feed} --state ignored` lists them"
     yield "brakes: none stops the feed" if status.gate.is_open else f"brakes: sending is stopped: {status.gate.reason}"

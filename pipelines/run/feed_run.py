@@ -15,9 +15,10 @@ from structlog.contextvars import bound_contextvars
 
 from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
+from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.choice import take_snapshot
-from mappings.compiler.mapper import compile_feed
-from mappings.errors import SyncError
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.errors import ConfigError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.run.backfill import narrow_to
@@ -27,6 +28,7 @@ from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import (
     STAGED,
+    BrakeError,
     ExitCode,
     RunOutcome,
     ShardsEndedEarlyError,
@@ -35,6 +37,7 @@ from pipelines.run.outcome import (
     outcome_of,
     outcome_of_shards,
     outcome_of_standing,
+    unsent_line,
 )
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import (
@@ -47,12 +50,12 @@ from pipelines.run.publish import (
     patience_with,
     publish,
 )
-from pipelines.run.service import ListMemory, note_headers
+from pipelines.run.service import ListMemory, ServiceLists, note_headers
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.enums import EntryState
-from state.errors import LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError, StateBusyError, StateUnavailableError
 from state.ledger.accounts import PublishAccount
 from state.ledger.lease import WHOLE, FencedTransaction, LeaseKeeper, Shard
 from state.ledger.outbox import Outbox, open_outbox
@@ -63,6 +66,8 @@ from state.queries import LedgerQueries, RowFilter
 
 _MISSING = "keys that are not in the source"
 _AGAIN = "run it again to continue"
+_SOURCE_ERRORS = (SourceUnavailableError, SourceRefusedError, BadSourceError, MissingColumnsError, ConfigError)
+"""Errors of opening and reading a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,8 @@ class FeedRun:
                 yield
         except BaseException as left:
             try:
+                if isinstance(left, SyncError):
+                    self._name_unsent(left)
                 self._begin(lease)  # records the attempt, even if the lease was never held
                 # After another run took the feed over, the counts are no longer ours.
                 self._close(_outcome_of_leaving(left, doing), lease, None if isinstance(left, LeaseLostError) else account())
@@ -205,10 +212,37 @@ class FeedRun:
                 structlog.get_logger().warning("the outcome of the run could not be recorded", problem=str(problem))
             raise
 
+    def _name_unsent(self, error: SyncError) -> None:
+        """Add to an error's hint how many staged rows wait, and what sends them."""
+        is_said = isinstance(error, BrakeError)  # with what passes the brake
+        if (
+            is_said
+            or self.shard.number
+            or isinstance(error, HeldByAnotherError | LeaseLostError | StateUnavailableError | StateBusyError)
+        ):
+            return
+        count, gate = self._count_unsent(), self.context.ledger(self.mapping).gate()
+        if unsent := unsent_line(count, gate, self.mapping.feed):
+            error.hint = "; ".join(filter(None, (error.hint, unsent)))
+
+    def _count_unsent(self) -> int:
+        scope = FeedScope(self.context.settings.destination, self.mapping.feed)
+        return LedgerQueries(self.context.engine).count(scope, RowFilter(frozenset({EntryState.PENDING})))
+
     def _stage(self, lease: LeaseKeeper) -> tuple[Staged, RunOutcome]:
-        with self.context.telemetry.phase("stage"), self._closed_if_left("staging", lease):
+        published: PublishReport | None = None
+        with (
+            self.context.telemetry.phase("stage"),
+            self._closed_if_left("staging", lease, lambda: published.account if published else None),
+        ):
             self._begin_phase("staging", lease)
-            staged = stage(self._stage_job(lease))
+            lists = self.context.lists(self.mapping)
+            mapper = compile_feed(self.mapping, lists.directory, self.context.as_of or self.context.now())
+            try:
+                staged = stage(self._stage_job(lease, lists, mapper))
+            except _SOURCE_ERRORS:  # which do not hold back what an open gate has let out
+                published = self._publish(lease)[0] if self._may_send_unread() else None
+                raise
             is_of_now = not self.options.window  # a slice of the past may have had other headers
             headers = note_headers(self.context.notes, self.mapping.feed, staged.headers) if is_of_now else []
             staged = replace(staged, notices=(*staged.notices, *headers))
@@ -222,11 +256,15 @@ class FeedRun:
             self._close(outcome, lease)
             return staged, outcome
 
-    def _stage_job(self, lease: LeaseKeeper) -> StageJob:
-        """Prepare the stage: ask the service for its lists, compile the mapping, open the source."""
+    def _may_send_unread(self) -> bool:
+        """Return whether rows wait that this run may send without a read."""
+        options, gate = self.options, self.context.ledger(self.mapping).gate()
+        is_plain = not options.stage_only and options.status is None and options.window is None
+        return is_plain and gate.is_open and not gate.brakes and self._count_unsent() > 0
+
+    def _stage_job(self, lease: LeaseKeeper, lists: ServiceLists, mapper: RowMapper) -> StageJob:
+        """Open the source for the stage."""
         context, mapping, options = self.context, self.mapping, self.options
-        lists = context.lists(mapping)
-        mapper = compile_feed(mapping, lists.directory, context.as_of or context.now())
         change = ListMemory(context.notes).note(mapping, lists.classifications) if lists.classifications else ""
         notices = (change,) if change else ()
         self._warn(notices)
@@ -311,6 +349,8 @@ class FeedRun:
             )
             preflight, is_traced = Preflight(context.notes, mapping), context.telemetry.seen is not None
             published = publish(drain, partial(context.api, mapping), open_covers, preflight, is_traced=is_traced)
+            if published.cause is not None and not self.shard.number:
+                self._name_unsent(published.cause)
             self._warn([*published.outlook.notices, *published.surprises])
             if self.shard.number:  # what waits in the whole feed is said once, at the end of the run
                 outcome = outcome_of_publish(replace(published, standing=NOTHING), mapping)

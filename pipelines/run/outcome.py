@@ -25,6 +25,7 @@ from state.errors import HeldByAnotherError, LeaseLostError
 
 if TYPE_CHECKING:
     from mappings.spec.feed import FeedMapping
+    from state.ledger.gate import Gate
     from state.ledger.shards import ShardRecord
     from state.ledger.standing import Standing
 
@@ -279,6 +280,16 @@ def outcome_of_shards(shards: Sequence[ShardRecord], standing: Standing, mapping
         return outcome_of_standing(standing, mapping, outcome)
     message = joined_lines(outcome.message, copies_line(standing, mapping))
     return replace(outcome, message=message, hint=hint or "run it again to continue")
+
+
+def unsent_line(count: int, gate: Gate, feed: str) -> str:
+    """Return a sentence on how many staged rows wait to be sent, and what sends them; "" if none."""
+    if not count:
+        return ""
+    command = f"`eventsync run {feed} --publish-only` sends them"
+    if not gate.is_open:
+        command = "a brake stops them" if gate.brakes else f"`eventsync run {feed}` reads the source again, and sends them"
+    return f"{count:,} staged row{'s wait' if count > 1 else ' waits'}: {command}"
 
 
 def copies_line(standing: Standing, mapping: FeedMapping) -> str:

@@ -224,3 +224,18 @@ def test_a_change_of_one_field_in_most_rows_stops_the_new_ones_until_a_person_wa
     desk.edit("publish:", "publish:\n  brakes: {changed: off}")
     desk.edit(TITLE, '{join: ["Town: ", {from: TITLE}]}')
     desk.run(code=0)
+
+
+def test_a_source_that_is_away_does_not_hold_back_what_is_staged(desk: Desk, service: Service) -> None:
+    desk.run_with(lines(5), "--stage-only", code=0)
+    waits, way = "5 staged rows wait", f"`eventsync run {FEED} --publish-only` sends them"
+    desk.command("status", FEED, code=0).assert_told(0, waits, way)
+    (desk.folder / "events.csv").rename(desk.folder / "away.csv")
+    desk.run("--stage-only").assert_told(2, "there is no file", waits, way)
+    said = desk.run("--limit", "3")
+    said.assert_told(2, "there is no file", "2 staged rows wait", way)
+    assert (said.run["publish"]["delivered"], len(service.events())) == (3, 3)
+    service.switch(rate_events="1/h")
+    desk.run().assert_told(2, "there is no file", "1 staged row waits", way)
+    desk.run("--publish-only").assert_told(6, "1 staged row waits", way)
+    assert len(service.events()) == 4

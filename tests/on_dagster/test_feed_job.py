@@ -158,6 +158,16 @@ def test_what_a_brake_held_is_published_alone_only_once_it_is_accepted(braked: D
     assert (materialized(result), len(braked.events())) == ({"published"}, 7)
 
 
+def test_a_source_that_is_away_fails_the_run_once_what_is_staged_was_sent(desk: Desk) -> None:
+    desk.run(RunOptions(stage_only=True))
+    (desk.folder / "events.csv").unlink()
+    result = desk.run()
+    assert (result.success, materialized(result), len(desk.events())) == (False, set(), 10)
+    book = desk.book(result.run_id)
+    assert ("there is no file" in book.message, book.exit_code, book.publish and book.publish.delivered) == (True, 2, 10)
+    assert failure_of(result)[0] == book.message
+
+
 def configured(**options: object) -> dict[str, object]:
     return {"resources": {"options": {"config": options}}}
 

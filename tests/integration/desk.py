@@ -46,10 +46,11 @@ publish:
   in_flight: {in_flight}
   max_pause: {max_pause}
   key_memory: {key_memory}
+  brakes: {brakes}
 """
 TITLE = "{from: TITLE, do: [collapse]}"
 USUAL = {"feed": FEED, "title": TITLE, "channel": "{channel: city-agenda}", "extra": ""}
-USUAL |= {"zone": "Europe/Warsaw", "in_flight": "16", "max_pause": "15m", "key_memory": "24h"}
+USUAL |= {"zone": "Europe/Warsaw", "brakes": "{}", "in_flight": "16", "max_pause": "15m", "key_memory": "24h"}
 HEADER = "ID,TITLE,DAY,HOUR,GENRE,PICTURE"
 FIRST_DAY = date(2031, 1, 1)
 

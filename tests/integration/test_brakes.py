@@ -221,7 +221,7 @@ def test_a_change_of_one_field_in_most_rows_stops_the_new_ones_until_a_person_wa
     assert len(service.events()) == 31
     desk.run_with([*swapped, line(31)], code=0)
     assert len(service.events()) == 32
-    desk.edit("publish:", "publish:\n  brakes: {changed: off}")
+    desk.edit("brakes: {}", "brakes: {changed: off}")
     desk.edit(TITLE, '{join: ["Town: ", {from: TITLE}]}')
     desk.run(code=0)
 

@@ -172,7 +172,7 @@ def play(place: Place, stage: Stage) -> Line:
 
 def _write_feed(desk: Desk, keys: Keys, *, title: str) -> None:
     trust = f"{TRUST_S}s" if keys is Keys.FORGOTTEN else "24h"
-    desk.mapping(title=title, in_flight=IN_FLIGHT, key_memory=trust)
+    desk.mapping(title=title, in_flight=IN_FLIGHT, key_memory=trust, brakes="{changed: off}")
     desk.source(lines(ROWS))
 
 

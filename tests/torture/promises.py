@@ -57,7 +57,9 @@ class Programme:
         """Add so many rows, and write file and mapping."""
         first = max((*self.rows, *self._gone), default=-1) + 1
         self.rows |= {number: f"Evening {number}" for number in range(first, first + rows)}
-        self.desk.mapping(title=FESTIVAL if self.is_festival else TITLE)
+        # A row that comes as one of its time and place goes would be held; and the mapping is edited on purpose.
+        title, place = FESTIVAL if self.is_festival else TITLE, "locationName: {join: [Hall, {from: ID}], with: ' '}"
+        self.desk.mapping(title=title, more=place, brakes="{changed: off}")
         self.desk.source(line(number, title=title) for number, title in sorted(self.rows.items()))
         for number, title in self.rows.items():
             self.ever[number].add(f"Festival: {title}" if self.is_festival else title)

@@ -11,11 +11,12 @@ row's key, which shows that the service works. A 429 is neither. Each worker has
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+
+import orjson
 
 from connectors.errors import OutageError
 from connectors.event_api import lists
@@ -314,7 +315,7 @@ _STORED_FAILURE = "the service stored this failure under the row's key and repea
 
 
 def _title_of(body: bytes) -> str:
-    return str(json.loads(body).get("title", ""))
+    return str(orjson.loads(body).get("title", ""))
 
 
 async def _not_recorded(_intent: Intent) -> None:

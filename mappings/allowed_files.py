@@ -14,6 +14,7 @@ from mappings.errors import ConfigError
 ANYWHERE = (Path("/"),)
 """The folders for a file that a person names on the command line."""
 _SYSTEM = tuple(map(Path, ("/proc", "/sys", "/dev")))
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a file system of ordinary files
 
 
 class OutsideError(ConfigError):
@@ -32,7 +33,8 @@ def allowed_path(name: str, base: Path, folders: Sequence[Path] = ()) -> Path:
     except ValueError as error:
         raise OutsideError(f"{name!r} is not a path: {error}", hint="correct the name of the file") from error
     shown = f"{full}, which leads to {real}," if real != full else f"{full}"
-    system = next((one for one in _SYSTEM for path in (full, real) if path.is_relative_to(one)), None)
+    paths = [path for path in (full, real) if not path.is_relative_to(_SHARED_MEMORY)]
+    system = next((one for one in _SYSTEM for path in paths if path.is_relative_to(one)), None)
     if system is not None:
         raise OutsideError(f"{shown} is below {system}, from which no feed is read", hint="name a file that holds rows")
     if any(real.is_relative_to(os.path.realpath(folder)) for folder in (base, *folders)):

@@ -20,7 +20,7 @@ from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load
 from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
-from state.ledger.lease import Holder, LeaseClock, is_free, is_running, server_now
+from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
 from state.ledger.shards import ShardRecord, read_shards
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
@@ -453,10 +453,10 @@ def last_read_rows(engine: Engine, destination: str) -> Mapping[FeedName, int]:
 
 
 def held_leases(engine: Engine, destination: str, clock: LeaseClock) -> Iterator[tuple[FeedName, str, bool]]:
-    """Yield the leases that were not released: feed, holder, and whether it is alive; one that is silent for too long is not."""
+    """Yield the leases that were not released: feed, holder, and whether it is at work."""
     server = server_now() if clock.is_servers else null()
     held = select(LEASE, SCOPE.c.feed, server.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     with reading(engine) as connection:
         rows = connection.execute(held.where(SCOPE.c.destination == destination, LEASE.c.holder != "")).all()
     for row in rows:
-        yield FeedName(row.feed), row.holder, not is_free(row, clock.now)
+        yield FeedName(row.feed), row.holder, is_at_work(row, clock.now)

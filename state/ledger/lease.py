@@ -102,9 +102,14 @@ def this_process(name: str) -> Holder:
     return Holder(name, _host(), pid, _started_s(psutil.Process(pid)), _boot_id())
 
 
+def is_here(holder: Holder) -> bool:
+    """Return whether the process ran on this host since it was started."""
+    return (holder.host, holder.boot) == (_host(), _boot_id())
+
+
 def is_running(holder: Holder) -> bool:
     """Return whether the process is running; True if that cannot be known because it is on another host."""
-    if (holder.host, holder.boot) != (_host(), _boot_id()):
+    if not is_here(holder):
         return True
     try:
         process = psutil.Process(holder.pid)
@@ -272,6 +277,12 @@ def is_free(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
     silence = (seen.server_now or now()) - seen.heartbeat_at
     before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
     return not before.name or abs(silence) > seen.expires_at - seen.heartbeat_at or not is_running(before)
+
+
+def is_at_work(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
+    """Return whether the holder of a lease renews it, or is a process on this host that was suspended and still runs."""
+    holder = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
+    return not is_free(seen, now) or (is_here(holder) and is_running(holder))
 
 
 def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint: str = "") -> HeldByAnotherError:

@@ -112,7 +112,7 @@ class Office:
         with freeze_time(at):
             problems = [*execute_run_monitoring_iteration(self.workspace, _LOG)]
             problems += launch_scheduled_runs(self.workspace, _LOG, at, self._known)
-            assert [problem for problem in problems if problem is not None] == []
+            assert (found := [problem for problem in problems if problem is not None]) == [], found
             origin, selector = self._schedule.get_remote_origin_id(), self._schedule.selector_id
             # the last ones, each time: Dagster forgets them after a month
             self.ticks |= {tick.tick_id: tick for tick in self.instance.get_ticks(origin, selector, limit=10)}

@@ -139,7 +139,7 @@ class Worker:
             return list(LedgerQueries(context.engine).every_row(book, which or RowFilter()))
 
     def _mapping(self) -> FeedMapping:
-        return load_feed(self.desk.folder / "feeds" / "town.yaml")
+        return load_feed(self.desk.folder / "feeds" / "town.yaml", folders=(self.desk.folder,))
 
     @contextmanager
     def _context(self) -> Iterator[RunContext]:

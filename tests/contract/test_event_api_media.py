@@ -59,6 +59,15 @@ async def no_wait(_: float) -> None:
     await asyncio.sleep(0)
 
 
+class TurnedLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock a test turns on."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Fetched = Image | ImageUnchanged | ImageProblem
 
@@ -83,7 +92,8 @@ def fetched(
                 writer.close()
             await asyncio.sleep(0.01)
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=TurnedLoop) as runner:
+        return runner.run(main())
 
 
 @pytest.mark.parametrize(
@@ -293,13 +303,16 @@ def test_a_slow_drip_is_cut_off_in_time() -> None:
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await super().serve(reader, writer)
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n\x89PNG")
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, TurnedLoop)
             with contextlib.suppress(ConnectionError):
                 while not writer.is_closing():
                     writer.write(b".")
                     await writer.drain()
+                    loop.ahead_s += 6
                     await asyncio.sleep(0.01)
 
-    outcome = problem_of(fetched(Dripping({}), "http://127.0.0.1:PORT/a", timeout_s=0.1))
+    outcome = problem_of(fetched(Dripping({}), "http://127.0.0.1:PORT/a"))
     assert ("did not deliver it within" in outcome.reason, outcome.is_passing) == (True, True)
 
 

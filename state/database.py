@@ -49,6 +49,7 @@ _POSTGRES_SETTINGS = (
     ("synchronous_commit", "on"),  # a role or a database may be set to lose the last moments in a power cut
     ("lock_timeout", f"{LOCK_WAIT_S:.0f}s"),
     ("idle_in_transaction_session_timeout", "60s"),  # a process that was stopped in mid-transaction blocks no other
+    ("plan_cache_mode", "force_custom_plan"),  # a plan that is kept is one for the tables of a moment, which may be empty
 )
 _POSTGRES_CONNECTION = {
     "application_name": "eventsync",

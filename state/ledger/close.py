@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, update
 
 from mappings.row_key import RowKey
 from state.database import in_pages
@@ -60,9 +60,9 @@ _SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.val
 _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
     *(SOME, IS_IN_SOURCE), ENTRY.c.state.not_in((EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value))
 )
-_FORGET_MARKS = delete(DUPLICATE_MARK).where(
-    tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))
-)
+_MARKS = select(MARK).where(SOME)
+_FORGET_MARKS = delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
+_FORGET_MARKS = _FORGET_MARKS.where(DUPLICATE_MARK.c.entry_id.in_(bindparam("entries", expanding=True)))
 _FORGET_KEYS = delete(KNOWN_AS).where(KNOWN_AS.c.entry_id.in_(bindparam("entries", expanding=True)))
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
 _OTHER = ENTRY.alias()
@@ -214,7 +214,9 @@ class _Closing:
     def _delete(self, entries: Iterable[int]) -> None:
         """Delete entries that the service does not know."""
         for page in in_pages(entries):
-            for statement in (_FORGET_MARKS, _FORGET_KEYS, delete(ENTRY).where(SOME)):
+            marks = self._connection.execute(_MARKS, {"entries": page}).scalars().all()
+            self._connection.execute(_FORGET_MARKS, {"entries": page, "marks": marks})
+            for statement in (_FORGET_KEYS, delete(ENTRY).where(SOME)):
                 self._connection.execute(statement, {"entries": page})
 
     def _find_alongside(self) -> Alongside | None:
@@ -232,9 +234,12 @@ class _Closing:
             self._settle_held()
             return found
         self._hold_alike(lambda row: known.candidates.give(pairs_elsewhere(row.row_key, row.body, is_namesake=is_namesake)))
-        of_other = ENTRY.c.candidate_id.in_(select(_OTHER.c.id).where(_OTHER.c.scope_id == found.scope_id))
         is_held = (ENTRY.c.scope_id == scope.id, ENTRY.c.state == EntryState.HELD.value, ~IS_SET_ASIDE)
-        return replace(found, held=count_entries(connection, *is_held, of_other))
+        held_for = connection.execute(select(ENTRY.c.candidate_id).where(*is_held)).scalars().all()
+        of_other = select(ENTRY.c.id).where(SOME, ENTRY.c.scope_id == found.scope_id)
+        pages = in_pages({entry_id for entry_id in held_for if entry_id})
+        known_there = {entry_id for page in pages for entry_id in connection.execute(of_other, {"entries": page}).scalars()}
+        return replace(found, held=sum(entry_id in known_there for entry_id in held_for))
 
     def _find_absent(self, present: int) -> Iterable[int]:
         """Return the entries that a full read has not met, and those that were deleted or are left out by a rule.

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, Select, bindparam, cast, delete, func, insert, null, select, union_all, update
@@ -23,7 +24,7 @@ from sqlalchemy import Connection, Engine, Row, Select, bindparam, cast, delete,
 from mappings.delivery import split_destination
 from mappings.outcome import Gone, RowOutcome, Skipped
 from mappings.row_key import FeedName, RowKey
-from state.database import insert_if_new, reading, rounded
+from state.database import in_pages, insert_if_new, reading, rounded
 from state.enums import EntryState, GateState
 from state.ledger.accounts import Candidate, ReadKind, StagePolicy, Tally
 from state.ledger.entries import IS_NEVER_SENT, MARK, MARK_BYTES, MAY_BE_OUT, SOME, WITHOUT_EVENT, count_entries, count_to_come
@@ -35,12 +36,10 @@ _AT_A_TIME = 16_384
 _SCOPES_AT_A_TIME = 100  # SQLite allows 500 SELECTs in a UNION
 _SERVICE_LOCK = 0x6576_7365
 """An arbitrary number of our own, which names PostgreSQL's advisory lock."""
-_OTHER = ENTRY.alias()
 _MAY_HAVE_EVENT = [state.value for state in EntryState if state.value not in WITHOUT_EVENT]
 _BY_ID = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id, ENTRY.c.twin_digest)
-_FIND = _BY_ID.join(DUPLICATE_MARK, DUPLICATE_MARK.c.entry_id == ENTRY.c.id).order_by(ENTRY.c.id)
-_FIND = _FIND.where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
-_FIND = _FIND.where(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(None))
+_MARKED = select(DUPLICATE_MARK.c.entry_id).where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
+_WITH_EVENT = _BY_ID.where(SOME, ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(None)).order_by(ENTRY.c.id)
 
 
 # All states there are: by the index of states, that leads to the youngest entries of a feed and to no other ones.
@@ -50,6 +49,7 @@ _MISSING = select(MARK, ENTRY.c.id).where(*_UNMARKED, ENTRY.c.state != EntryStat
 _NO_ENTRY = cast(null(), ENTRY.c.id.type)
 _STAGED = select(ENTRY.c.twin_digest, ENTRY.c.id.label("entry_id"), _NO_ENTRY.label("other_id"))
 _STAGED = _STAGED.where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.id > bindparam("boundary"), IS_NEVER_SENT)
+_SHOWN = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, ENTRY.c.scope_id).where(SOME)
 _BESIDE = select(ENTRY.c.twin_digest, _NO_ENTRY, ENTRY.c.id)
 _BESIDE = _BESIDE.where(ENTRY.c.state.in_(_MAY_HAVE_EVENT), ENTRY.c.removed_at.is_(None))
 
@@ -94,12 +94,18 @@ class DuplicateIndex:
         self._is_blank = not any(each.marked_id for each in self._at_first.values())
 
     def find(self, connection: Connection, digests: Collection[bytes]) -> dict[bytes, Candidate]:
-        """Return, by duplicate digest, the oldest entry with it that has an event or may still get one."""
+        """Return, by duplicate digest, the oldest entry with it that has an event or may still get one.
+
+        Two look-ups: while these tables are filled, PostgreSQL's statistics may say that they are empty, and of a join it would
+        make a nested loop over all pairs of entries and marks.
+        """
         wanted = frozenset(digests)
         found: dict[bytes, Candidate] = {}
         if wanted and not self._is_blank:
             marks = rounded([digest[:MARK_BYTES] for digest in wanted])
-            for row in connection.execute(_FIND, {"marks": marks}):
+            marked = sorted(set(connection.execute(_MARKED, {"marks": marks}).scalars()))
+            pages = (connection.execute(_WITH_EVENT, {"entries": rounded(page)}) for page in in_pages(marked))
+            for row in chain.from_iterable(pages):
                 if row.twin_digest in wanted and row.scope_id in self._at_first and row.scope_id not in self.apart:
                     found.setdefault(row.twin_digest, self._candidate(row))
         for digest in wanted & self._recent.keys():
@@ -136,8 +142,8 @@ class DuplicateIndex:
         """Yield the read's new entries, after `boundary`, that resemble entries staged by other feeds meanwhile, with id, key
         and place.
 
-        No other feed of the service may end a stage. The window function sorts, so that PostgreSQL needs no statistics: of a
-        join of tables that were just filled it makes a nested loop over all pairs of rows.
+        No other feed of the service may end a stage. The window function sorts, and the entries are looked up by their ids: of
+        a join of tables that were just filled PostgreSQL makes a nested loop over all pairs of rows.
         """
         neighbours, beside = read_neighbours(connection, self._scope_id), list[Select[Any]]()
         for other_id, other in neighbours.items():
@@ -148,12 +154,14 @@ class DuplicateIndex:
             staged = union_all(_STAGED, *page).subquery()
             oldest = func.min(staged.c.other_id).over(partition_by=staged.c.twin_digest).label("other_id")
             alike = select(staged.c.entry_id, oldest).subquery()
-            found = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, _OTHER.c.id, _OTHER.c.row_key, _OTHER.c.scope_id)
-            found = found.join(alike, alike.c.entry_id == ENTRY.c.id).join(_OTHER, _OTHER.c.id == alike.c.other_id)
-            which = {"scope": self._scope_id, "boundary": boundary}
-            for entry_id, row_key, place, like_id, like_key, like_scope in connection.execute(found.order_by(ENTRY.c.id), which):
-                like = neighbours[like_scope]
-                yield entry_id, row_key, place, Candidate(like_id, like_key, like.feed, like.namespace)
+            found = select(alike).where(alike.c.entry_id.is_not(None), alike.c.other_id.is_not(None)).order_by(alike.c.entry_id)
+            pairs = connection.execute(found, {"scope": self._scope_id, "boundary": boundary}).all()
+            for some in in_pages(pairs):
+                ids = {entry_id for pair in some for entry_id in pair}
+                entries = {row.id: row for row in connection.execute(_SHOWN, {"entries": rounded(ids)})}
+                for entry, like in ((entries[entry_id], entries[other_id]) for entry_id, other_id in some):
+                    of = neighbours[like.scope_id]
+                    yield entry.id, entry.row_key, entry.origin, Candidate(like.id, like.row_key, of.feed, of.namespace)
 
     def _candidate(self, row: Row[*tuple[Any, ...]]) -> Candidate:
         place = self._at_first.get(row.scope_id) if row.scope_id != self._scope_id else None

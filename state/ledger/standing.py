@@ -37,10 +37,6 @@ KEY_MEMORY_S = 86_400.0
 _NAMED = 3
 
 
-# A draft that was never sent, and that no gate has let out, may still give way to the event before it.
-_IS_REPLACED = or_(EARLIER.c.is_let_out, ~IS_NEVER_SENT)
-
-
 @dataclass(frozen=True, slots=True)
 class OpenRows:
     """A number of rows, and the keys of the oldest three."""
@@ -129,15 +125,18 @@ def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: boo
     """
     is_listed = IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE
     if kind is Waiting.EARLIER:  # the few entries with earlier events are found without an index of all entries
-        return and_(ENTRY.c.scope_id + 0 == scope_id, _has_earlier(scope_id, now), is_listed)
+        return and_(ENTRY.c.scope_id + 0 == scope_id, _has_earlier(now), is_listed)
     return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), is_listed)
 
 
-def _has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    """Return the SQL condition for entries with earlier events that a person still has to remove."""
-    is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), is_to_come(EARLIER.c.ends_at, now))
-    events = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
-    return ENTRY.c.id.in_(events.where(ENTRY.c.scope_id + 0 == scope_id, is_there, _IS_REPLACED))
+def _has_earlier(now: datetime | None) -> ColumnElement[bool]:
+    """Return the SQL condition for entries with earlier events that a person still has to remove.
+
+    A draft that was never sent, and that no gate has let out, may still give way to the event before it.
+    """
+    events = select(EARLIER.c.entry_id).where(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
+    events = events.where(is_to_come(EARLIER.c.ends_at, now))
+    return and_(ENTRY.c.id.in_(events), or_(~IS_NEVER_SENT, ENTRY.c.id.in_(events.where(EARLIER.c.is_let_out))))
 
 
 def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -536,15 +536,32 @@ def test_a_stage_waits_for_the_end_of_another_beyond_the_lock_timeout_and_keeps_
     assert [(end.result().account.held, end.result().account.new) for end in ends] == [(2, 0), (0, 2)]
 
 
+def work_done(worlds: Iterable[World]) -> int:
+    """How many rows and index entries PostgreSQL has fetched for these worlds, and how often it has searched an index."""
+    for world in worlds:
+        world.engine.dispose()  # the server counts what a session did at its end, at the latest
+    of_database = "WHERE datname = current_database()"
+    with create_engine(world.url, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as connection:
+        sessions = text(f"SELECT count(*) FROM pg_stat_activity {of_database} AND backend_type = 'client backend'")
+        until(lambda: connection.execute(sessions).scalar_one() == 1)
+        fetched = f"SELECT tup_fetched + tup_returned FROM pg_stat_database {of_database}"
+        searched = "SELECT sum(idx_scan) FROM pg_stat_user_indexes"
+        return int(connection.execute(text(f"SELECT ({fetched}) + ({searched})")).scalar_one())
+
+
 def test_stages_that_end_beside_each_other_fetch_each_row_a_few_times(pair: tuple[World, World]) -> None:
     stages = [begun(world, [row(f"{world.feed}-{number}") for number in range(ROWS_BESIDE)]) for world in pair]
     for stage in stages:
         assert stage.close(no_brakes).account.new == ROWS_BESIDE
-    for world in pair:
-        world.engine.dispose()  # the server counts what a session did at its end, at the latest
-    of_database = "WHERE datname = current_database()"
-    with create_engine(pair[0].url, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as connection:
-        sessions = text(f"SELECT count(*) FROM pg_stat_activity {of_database} AND backend_type = 'client backend'")
-        until(lambda: connection.execute(sessions).scalar_one() == 1)
-        fetched = text(f"SELECT tup_fetched + tup_returned FROM pg_stat_database {of_database}")
-        assert connection.execute(fetched).scalar_one() < 200 * 2 * ROWS_BESIDE
+    assert work_done(pair) < 200 * 2 * ROWS_BESIDE
+
+
+def test_reads_on_statistics_of_empty_tables_fetch_each_row_a_few_times(pair: tuple[World, World]) -> None:
+    agenda, cinema = pair
+    with writing(agenda.engine) as connection:
+        tables = text(f"UPDATE pg_class SET reltuples = 0, relpages = 1 WHERE relname IN ('{ENTRY}', '{DUPLICATE_MARK}')")
+        connection.execute(tables)
+    same, others = ([row(f"{number}") for number in range(start, start + ROWS_BESIDE)] for start in (0, ROWS_BESIDE))
+    reports = [begun(world, rows).close(no_brakes) for world, rows in ((agenda, same), (cinema, same), (agenda, others))]
+    assert [(report.account.new, report.account.held) for report in reports] == [(2_000, 0), (0, 2_000), (2_000, 0)]
+    assert work_done(pair) < 200 * 3 * ROWS_BESIDE

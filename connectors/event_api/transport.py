@@ -84,10 +84,16 @@ class WireError(Exception):
 class Wire(Protocol):
     """Sends requests over the network, or in tests over something else."""
 
-    async def send(self, request: Request, *, within_s: float = ATTEMPT_S, longest: int = LONGEST_BODY) -> HttpAnswer:
+    def now_s(self) -> float:
+        """Return seconds of a clock that goes on while the process or the machine is suspended."""
+
+    async def send(
+        self, request: Request, *, since_s: float | None = None, within_s: float = ATTEMPT_S, longest: int = LONGEST_BODY
+    ) -> HttpAnswer:
         """Send `request` once and read at most `longest` bytes of its answer, none of one that declares more.
 
-        Raises `WireError` if there is no answer.
+        `since_s`: the time from which the request must begin to leave soon, None for now. Raises `WireError` if there is no
+        answer.
         """
 
     def renew(self) -> None:
@@ -198,12 +204,13 @@ class ServiceHttp:
         self, request: Request, may_leave: Callable[[], bool] = lambda: True, *, attempt_s: float = ATTEMPT_S
     ) -> HttpAnswer | Meaning | None:
         """Send `request` once and read its answer. Return None without sending if `may_leave` is false at the last moment."""
+        since_s = self._wire.now_s()  # before the passage, which may look at the lease: nothing leaves long after that look
         async with self.passage():
             if not may_leave():
                 return None
             began = perf_counter()
             try:
-                answer = await self._wire.send(request, within_s=attempt_s)
+                answer = await self._wire.send(request, since_s=since_s, within_s=attempt_s)
             except WireError as failure:
                 self._note(request, began, 0, failure.code)
                 return Meaning(failure.kind, Answer(0, failure.code, self._mask.hide(str(failure))))
@@ -340,14 +347,20 @@ class AiohttpWire:
         self._sessions: list[aiohttp.ClientSession] = []
         self._is_renewed = True
 
-    async def send(self, request: Request, *, within_s: float = ATTEMPT_S, longest: int = LONGEST_BODY) -> HttpAnswer:
+    def now_s(self) -> float:
+        """Return seconds of a clock that goes on while the process or the machine is suspended."""
+        return self._clock_s()
+
+    async def send(
+        self, request: Request, *, since_s: float | None = None, within_s: float = ATTEMPT_S, longest: int = LONGEST_BODY
+    ) -> HttpAnswer:
         """Send `request` once and read at most `longest` bytes of its answer; raise `WireError` if there is none."""
         content: bytes | io.BytesIO | None = request.content
         if len(request.content) > _SENT_AT_ONCE:
             content = io.BytesIO(request.content)
         elif not request.content:
             content = None
-        departure = _Departure(self._clock_s(), has_content=content is not None)
+        departure = _Departure(self._clock_s() if since_s is None else since_s, has_content=content is not None)
         options = {"headers": request.headers, "data": content, "allow_redirects": False, "trace_request_ctx": departure}
         try:
             async with (

@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import socket
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -31,7 +33,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning
-from connectors.event_api.transport import LONGEST_BODY, direct_wire
+from connectors.event_api.transport import LONGEST_BODY, direct_wire, resolve_by_system
 from mappings.delivery import Postponed, Receipt, Refusal, Uncertain, Verdict
 
 HUGE = b" " * (10 << 20) + DOCUMENT
@@ -251,6 +253,26 @@ def test_a_process_suspended_between_connecting_and_writing_writes_nothing() -> 
     assert "suspended" in late.answer.message
     assert isinstance(later, HttpAnswer)
     assert len(seen.requests) == 1
+
+
+def test_a_process_suspended_between_the_look_at_its_lease_and_the_request_writes_nothing() -> None:
+    async def main() -> tuple[Seen, object]:
+        now = [0.0]
+
+        @asynccontextmanager
+        async def look_and_be_suspended() -> AsyncIterator[None]:
+            now[0] += 60.0
+            yield
+
+        async with server(creates) as (url, seen):
+            wire = direct_wire(httpx.URL(url), in_flight=1, resolve=resolve_by_system, clock_s=lambda: now[0])
+            async with opened(url, wire=wire) as http:
+                http.passage = look_and_be_suspended
+                return seen, await http.exchange(http.request("POST", http.url("/events"), content=b"{}"))
+
+    seen, late = run(main)
+    assert not seen.requests
+    assert "suspended" in unanswered(late).answer.message
 
 
 def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:

@@ -79,7 +79,17 @@ class HandlerWire:
     handler: Handler
     renewed: int = 0
 
-    async def send(self, request: Request, *, within_s: float = 90.0, longest: int = 1 << 30) -> HttpAnswer:
+    def now_s(self) -> float:
+        return 0.0
+
+    async def send(
+        self,
+        request: Request,
+        *,
+        since_s: float | None = None,
+        within_s: float = 90.0,
+        longest: int = 1 << 30,
+    ) -> HttpAnswer:
         asked = httpx.Request(request.method, str(request.url), headers=dict(request.headers), content=request.content)
         try:
             async with asyncio.timeout(within_s):

@@ -107,7 +107,7 @@ _BREAK_S: Final = 0.2
 """Seconds that the `Retry-After` of an injected 429 or 503 asks for, as exactly as its form allows."""
 _WRONG_IDS: Final = ("event-100001", 100001.5, True, -1)
 _MOMENTS: Final[Mapping[FaultKind, Moment]] = {
-    **dict.fromkeys(("wrong_id", "text_id"), "after"),
+    **dict.fromkeys(("twice", "wrong_id", "text_id", "long_header"), "after"),
     **dict.fromkeys(("error_400", "error_403", "error_413"), "before"),
 }
 """When a fault happens that has one moment only."""

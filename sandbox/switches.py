@@ -22,10 +22,10 @@ FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, OddKind, "redirect"]
 before the work; each 403 has the same request id. 413, 502, 504 and 520 are sent as a gateway's page. `stored_500`: a 500 that
 is stored under the key and sent again. `reset_midway`: the connection is reset after half of the answer; `closed`: closed
 without an answer; `late`: reset at once, while the work continues and the key is in progress; `hang`: no answer ever; `drip`:
-an answer that never ends; `truncated`: closed after half of the answer; `twice`: a second copy of the answer follows. `empty`,
-`no_content` (204), `no_doc`, `malformed` and `wrong_id` (text, fraction, boolean or negative, after the work): successes
-without a usable id. `text_id`: the id as a text, after the work. `long_header`: a header of 20,000 characters. `html`: a
-gateway's page with status 200. `redirect`: 307 before the work, 303 after it.
+an answer that never ends; `truncated`: closed after half of the answer; `twice`: a second copy of the answer follows, after the
+work. `empty`, `no_content` (204), `no_doc`, `malformed` and `wrong_id` (text, fraction, boolean or negative, after the work):
+successes without a usable id. `text_id`: the id as a text, after the work. `long_header`: a header of 20,000 characters, after
+the work. `html`: a gateway's page with status 200. `redirect`: 307 before the work, 303 after it.
 """
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]

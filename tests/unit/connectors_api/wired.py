@@ -86,7 +86,7 @@ class HandlerWire:
         self,
         request: Request,
         *,
-        since_s: float | None = None,
+        since_s: float | None = None,  # noqa: ARG002  # no process is suspended here
         within_s: float = 90.0,
         longest: int = 1 << 30,
     ) -> HttpAnswer:

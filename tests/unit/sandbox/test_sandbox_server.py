@@ -135,7 +135,10 @@ TELLS: dict[str, tuple[int, str]] = {
     "redirect after": (303, ""),
 }
 
-ONLY = {"error_400": "before", "error_403": "before", "error_413": "before", "wrong_id": "after", "text_id": "after"}
+ONLY = {
+    **dict.fromkeys(("error_400", "error_403", "error_413"), "before"),
+    **dict.fromkeys(("twice", "wrong_id", "text_id", "long_header"), "after"),
+}
 """Faults that happen at one moment, whatever the switch says."""
 
 

@@ -98,11 +98,17 @@ def examine(engine: Engine) -> Examination:
                 findings += _check_shards(connection)
     except StateDamagedError as damage:
         findings.append(Finding("file", f"{damage}"))
-    if findings and (log := log_of(engine.url)):
-        why = "its changes count as those of the file, and may belong to another one"
-        what = f"delete {log} and {engine.url.database}-shm, then verify again"
-        findings.insert(0, Finding("file", f"{log} lies beside it: {why}. If the file was restored, {what}"))
     return Examination(schema, counts["entries"], counts["runs"], tuple(findings))
+
+
+def find_left_log(engine: Engine) -> Finding | None:
+    """Return the finding of a write-ahead log beside a SQLite file, which may belong to another file; None if there is none."""
+    log = log_of(engine.url)
+    if log is None:
+        return None
+    why = "its changes count as those of the file, and may belong to another one"
+    what = f"if the file was restored and no command is at work, delete {log} and {engine.url.database}-shm, then verify again"
+    return Finding("file", f"{log} lies beside it: {why}; {what}")
 
 
 def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,7 @@ if IS_WORKING:
     from state.moving import migrate as migrate_database
     from state.moving import rename_service
     from state.opening import existing_database, opened_database
-    from state.verify import Finding, examine
+    from state.verify import Finding, examine, find_left_log
 
 
 class Verified(TypedDict):
@@ -87,6 +88,8 @@ def verify(as_json: AsJson = False) -> int:
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url, upgrades=False, keeps_log=True) as engine:
         found = None if engine is None else examine(engine)
+        if engine and found and found.findings and (left := find_left_log(engine)):
+            found = replace(found, findings=(left, *found.findings))
     if found is None:
         output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
         output.note(f"there is no state DB at {name} yet: the first run creates it")

@@ -236,7 +236,7 @@ def started(desk: Desk, request: dg.RunRequest) -> subprocess.Popen[bytes]:
 
 
 def load(desk: Desk, feed: str) -> FeedMapping:
-    return load_feed(desk.folder / "feeds" / f"{feed}.yaml")
+    return load_feed(desk.folder / "feeds" / f"{feed}.yaml", folders=(desk.folder,))
 
 
 def book_of(desk: Desk, run_id: str, feed: str) -> RunRecord | None:

@@ -68,7 +68,7 @@ class Told:
         """Have the feed be run so long ago, not by Dagster."""
         with open_context(self.settings) as workshop:
             past = replace(workshop, now=lambda: now() - ago)
-            mapping = load_feed(self.desk.folder / "feeds" / f"{FEED}.yaml")
+            mapping = load_feed(self.desk.folder / "feeds" / f"{FEED}.yaml", folders=(self.desk.folder,))
             assert FeedRun(past, mapping, RunIdentity(run_id, "cron")).run().outcome.name == "done"
 
 

@@ -281,9 +281,11 @@ class DeliveryMachine(RuleBasedStateMachine):
     def _a_person_lets_rows_out_that_were_turned_away(self) -> None:
         """A stored denial or refusal that proves nothing, as other requests went before it, is got past by a person's word."""
         for row in self.worker.rows().values():
-            is_limited = row.state is EntryState.REFUSED and row.unanswered_at is not None
+            is_refused = (
+                row.is_refused and row.unanswered_at is not None and row.state in {EntryState.REFUSED, EntryState.UNCERTAIN}
+            )
             is_denied = row.is_denied and row.state in OWED and self.service.character.keeps_denials != "no"
-            if is_limited or is_denied:
+            if is_refused or is_denied:
                 self.person.decide(row.row_key, Instruction(Option.RESEND), Death())
 
     def _assert_it_arrived(self, row: RowRecord, title: str) -> None:  # one arm per case

@@ -195,8 +195,6 @@ class DeliveryState:
     """When the first attempt without an answer began, in this or an earlier run, None if there is none."""
     in_progress_until: float = 0.0
     """Until when an unanswered attempt may still be processed by the service."""
-    has_left: bool = False
-    """Whether an unanswered attempt is one of this call."""
     used_key_answers: int = 0
     in_progress_answers: int = 0
     same_failures: int = 0
@@ -243,7 +241,6 @@ class DeliveryState:
             self.copies += 1
             self.is_recorded = False
         if meaning.kind in _UNANSWERED:
-            self.has_left = True
             self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
             self.in_progress_until = max(self.in_progress_until, began + self.policy.at_work_s)
 
@@ -269,7 +266,7 @@ class DeliveryState:
         access is still missing and the event exists from before our records began; only a person may take that risk.
         """
         denial = self.intent.denial
-        return denial is not None and (denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left))
+        return denial is not None and (denial.is_repeated_by(answer) or (denial.is_resent and not self.copies))
 
     def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
         """Return how long to wait after an inconclusive answer; after a 409 the intervals grow."""
@@ -515,7 +512,7 @@ class EventApi:
                 return Postponed(state.last.answer if state.last else answer, cause, *facts)
             case AnswerKind.TOO_LATE:
                 return Uncertain(answer, *facts)
-            case _ if self._events.closed is None and state.has_left:
+            case _ if self._events.closed is None and state.copies:
                 message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
                 return Uncertain(replace(answer, message=message), *facts)
             case _:

@@ -55,7 +55,7 @@ class RowLocation:
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
 """A quoted tab title, which may contain any character."""
-_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:record|row) \d+\))?")
+_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:(?:record|row) )?\d[\d:TZ-]*\))?")
 _ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)\)", re.DOTALL)
 
 
@@ -64,13 +64,25 @@ def shown_place(place: str) -> str:
     return _ROW.sub(r"\g<file> row \g<row> (line \g<line>)", place)
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The occurrences of a series that a source leaves out of a read: those after the ISO day `after`, all if it is "".
+
+    `because`: the label of the row that stands for them, "" if its problems reject it.
+    """
+
+    after: str = ""
+    because: str = ""
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class SourceRow:
     """One row of a source: all cells are text, "" if empty.
 
     `cells`: raw texts by trimmed column name. `problems`: what the reader found wrong (ragged row, undecodable cell); such a
     row is rejected together with the mapper's own reasons. `warnings`: problems in cells that the mapping does not use, counted
-    and shown only. `is_gone`: the source reports the row as deleted; only its key cells are valid.
+    and shown only. `is_gone`: the source reports the row as deleted; only its key cells are valid. `unread`: the row is no event,
+    but stands for others; its key is theirs without the last part.
     """
 
     location: RowLocation
@@ -78,6 +90,7 @@ class SourceRow:
     problems: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
     is_gone: bool = False
+    unread: Unread | None = None
 
 
 @dataclass(frozen=True, slots=True)

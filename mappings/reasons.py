@@ -43,6 +43,7 @@ class ReasonCode(StrEnum):
     BAD_KEY = "bad_key", "The row's identifier cannot be used as it is."
     DUPLICATE_KEY = "duplicate_key", "Another row of the same file has the same identifier and different content."
     NO_DAY = "no_day", "The row is a recurring event without a single day."
+    BAD_SERIES = "bad_series", "It cannot be computed when this event happens."
     TOO_MANY = "too_many", "The row makes more events than agreed."
     UNEVEN = "uneven", "The lists of this row belong together and differ in length."
     TWIN = "twin", "An event with the same channel, title, start and place is already known under another identifier."

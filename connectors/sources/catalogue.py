@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -53,12 +54,14 @@ def open_source(  # noqa: PLR0913  # the parts of one feed's source
     since: str = "",
     clock: Clock = REAL_CLOCK,
     folders: Sequence[Path] = (),
+    now: datetime | None = None,
 ) -> Source:
     """Return the source that `spec` describes; nothing is opened before its `read()`.
 
     `base`: the mapping file's folder, where relative paths start. `columns`: the columns that the mapping reads, all of which
     must exist. `access`: credentials for services. `since`: the cursor of an earlier read, to read only later changes; a source
     without cursors reads everything. `clock`: time and waiting. `folders`: those beside `base` in which local files may lie.
+    `now`: the aware time of the run, around which occurrences of series are read; the clock's if it is None.
     """
     asked = ColumnRequest.of(spec, columns)
     is_read_once = isinstance(spec, FileSource) and spec.files == "new"
@@ -69,7 +72,8 @@ def open_source(  # noqa: PLR0913  # the parts of one feed's source
         match spec:
             case FileSource():
                 choice = choice_of(spec, base, clock, folders)
-                read = open_files(choice, asked.columns, lambda file: _read_file(spec, file, asked), cursor)
+                moment = now or datetime.fromtimestamp(clock.now(), UTC)
+                read = open_files(choice, asked.columns, lambda file: _read_file(spec, file, asked, moment), cursor)
                 return MaskedSource(read, Mask(secrets_of(spec.path))).read() if is_address(spec.path) else read()
             case GoogleSheetsSource():
                 with needed_extra("sheets", f"to read {spec.place}"):
@@ -81,14 +85,14 @@ def open_source(  # noqa: PLR0913  # the parts of one feed's source
                 return read_salesforce(spec, asked, access, cursor, clock)
 
     def open_table(join: Join, columns: frozenset[str]) -> AbstractContextManager[Reading]:
-        return open_source(join.source, base, columns, access=access, clock=clock, folders=folders).read()
+        return open_source(join.source, base, columns, access=access, clock=clock, folders=folders, now=now).read()
 
     if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
         return MaskedSource(partial(read_feed_source, spec, asked, open_rows, open_table), access.mask)
     return MaskedSource(partial(open_rows, asked), access.mask)
 
 
-def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
+def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest, now: datetime) -> AbstractContextManager[Reading]:
     match spec:
         case kinds.CsvSource() | kinds.TsvSource():
             from connectors.sources.formats.csv import read_csv
@@ -109,7 +113,7 @@ def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Abstra
         case kinds.IcsSource():
             from connectors.sources.formats.ics import read_ics
 
-            return read_ics(spec, file, asked)
+            return read_ics(spec, file, asked, now)
 
 
 def read_sheet_top(

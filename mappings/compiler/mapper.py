@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
 from typing import Any, ParamSpec, TypeVar
@@ -33,12 +33,26 @@ from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_conditi
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.faults import FaultLog
-from mappings.outcome import OVER, Alternatives, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.outcome import (
+    OVER,
+    WHOLE_ROW,
+    Alternatives,
+    Gone,
+    MappedRow,
+    Part,
+    Rejection,
+    RowOutcome,
+    Silence,
+    Skipped,
+    SourceRow,
+    Unread,
+)
 from mappings.positions import Loc, MappingProblem
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
+from mappings.spec.source import IcsSource
 from mappings.spec.values import Fields
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay, find_zone
@@ -316,6 +330,8 @@ class RowMapper:
         return tuple(replace(outcome, known_as=known_as) for outcome in self._outcomes(row, joined))
 
     def _outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
+        if row.unread is not None:
+            return (self._unread(row, row.unread),)
         opened = self.open_row(row)
         if isinstance(opened, Skipped) and self._rules.expansions:
             return as_one_row([opened], [], opened.row_key, None)
@@ -334,10 +350,21 @@ class RowMapper:
             expanded = expanded[:1]
         return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
 
+    def _unread(self, row: SourceRow, unread: Unread) -> Skipped | Rejection:
+        """Return the outcome of a row that stands for occurrences of its series that were not read: they have not vanished."""
+        key, _ = self._read_key(row.cells)
+        part = Part(silence=Silence(RowKey(key[:-1]), unread.after)) if key.endswith("|") else WHOLE_ROW
+        if not row.problems:
+            return Skipped(row.location, unread.because, part=part)
+        cells = {column: row.cells.get(column, "") for column in sorted(self.columns)}
+        return Rejection(row.location, key, row.problems, cells, part)
+
     def open_row(self, row: SourceRow) -> RowState | Skipped | Gone:
         """Read the row's key. Return the state for mapping it, or the outcome of a row that is blank or deleted. An unusable
         key is "".
         """
+        if row.unread is not None and not row.problems:
+            return Skipped(row.location, row.unread.because)
         key, problems = self._read_key(row.cells)
         if row.is_gone:
             return Gone(row.location, key, bool(self._rules.expansions))
@@ -381,7 +408,7 @@ class RowMapper:
         If the digest equals the recorded one, neither the row nor the mapping has changed, and the row need not be mapped.
         """
         key, problems = self._read_key(row.cells)
-        return None if problems else (key, self.digest(row))
+        return None if problems or row.unread is not None else (key, self.digest(row))
 
     @property
     def reads_run_date(self) -> bool:
@@ -501,10 +528,16 @@ def compile_with_problems(
             drafts_warned=mapping.publish.draft_on_warning,
         ),
         _named=compiler.named_count,
-        _run_dates=frozenset(compiler.run_dates),
+        _run_dates=frozenset(compiler.run_dates) | _day_of_series(mapping, as_of),
         _reads_row_number=compiler.reads_row_number,
     )
     return mapper, tuple(compiler.problems)
+
+
+def _day_of_series(mapping: FeedMapping, as_of: datetime | None) -> frozenset[str]:
+    """Return the day on which the occurrences of a calendar's series that are read depend."""
+    is_dated = as_of is not None and isinstance(mapping.source, IcsSource)
+    return frozenset({as_of.astimezone(UTC).date().isoformat()} if as_of is not None and is_dated else ())
 
 
 def _cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:

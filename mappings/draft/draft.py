@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"#\d+$")
 """The number of a column among those with one name: `Name#2`."""
 _UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID distinguishes a changed day of a series from the series'
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
-_ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
+_ENDS = "an all-day DTEND is the first day after the event"
 _NO_DATES = "no column holds dates: every row is rejected until you name one"
 _LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
 """The separators of list cells of a calendar, as the reader joins them."""
@@ -313,7 +313,7 @@ def _single_outcomes(mapper: RowMapper, rows: Iterable[dict[str, str]]) -> list[
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_PLAIN = re.compile(r"[^\W\d_][\w./+%$ -]*[\w.%/-]|[^\W\d_]|\$[A-Za-z_]\w*")
+_PLAIN = re.compile(r"[^\W\d_][\w./+%$ -]*[\w.%/-]|[^\W\d_]|\$[A-Za-z_]\w*|-?\d+d")
 _YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"})
 
 

@@ -75,7 +75,8 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     if is_old_workbook or (begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}):
         return SourceGuess({"kind": "xlsx"}, {})
     if begin.startswith(b"BEGIN:VCALENDAR"):
-        return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
+        why = {"kind": "it begins with BEGIN:VCALENDAR", "series": "each occurrence of a series in this span is a row"}
+        return SourceGuess({"kind": "ics", "series": {"from": "-30d", "to": "365d"}}, why)
     if suffix not in {".csv", ".tsv"}:
         if begin[:1] in {b"{", b"["}:
             return _guess_json(content, is_whole=is_whole)

@@ -30,6 +30,7 @@ from mappings.strict import Duration, OneOrMany, Pattern, Share, Strict, Text, m
 
 _DAILY = timedelta(days=1)
 _NEVER = timedelta(days=36_500)
+_LONGEST_SERIES = timedelta(days=20 * 366)
 
 
 class Join(Strict):
@@ -396,16 +397,34 @@ class XmlSource(RecordSource):
     """Names with a prefix, such as `dc:date`: keep the prefix as in the file, or drop it."""
 
 
+class SeriesSpan(Strict):
+    """The span in which the occurrences of series are read: whole days, relative to the day of the run in UTC."""
+
+    start: Duration = Field(default=timedelta(days=-30), alias="from")
+    """Occurrences that end before are left out; -30d is 30 days ago."""
+    end: Duration = Field(default=timedelta(days=365), alias="to")
+    """Occurrences that begin later are left for a later run."""
+
+    def check(self) -> None:
+        if self.start >= self.end or self.end - self.start > _LONGEST_SERIES:
+            raise mistake("`from` is before `to`, by at most 20 years", "write it like {from: -30d, to: 365d}")
+
+
 class IcsSource(RecordSource):
-    """An iCalendar file (RFC 5545); each record is a VEVENT and its properties are the columns: `UID`, `SUMMARY`, `DTSTART`.
+    """An iCalendar file (RFC 5545). Each single event and each occurrence of a series is a row; the properties of its event are
+    the columns: `UID`, `SUMMARY`, `DTSTART`.
 
     Dates are ISO: `2026-05-03` (all day), `2026-05-03T19:30:00` (with its zone in `DTSTART.TZID`, or none),
-    `2026-05-03T17:30:00Z`. `DTEND` is exclusive, as in the file. `CATEGORIES`, `EXDATE` and `RDATE` are joined by `;`.
+    `2026-05-03T17:30:00Z` (also if the file defines the zone otherwise than its name says). `DTEND` is exclusive, as in the file.
+    `RECURRENCE-ID` is the time at which an occurrence of a series would have begun, "" for single events: UID and RECURRENCE-ID
+    are the key. Of several versions of an event the one with the highest SEQUENCE is read. `CATEGORIES` are joined by `;`.
     Properties of the whole calendar are in each row: `X-WR-TIMEZONE`, `X-WR-CALNAME`.
     """
 
     kind: Literal["ics"]
     """ics: an iCalendar file."""
+    series: SeriesSpan = Field(default_factory=SeriesSpan)
+    """Which occurrences of series are read: `{from: -30d, to: 365d}` around the day of the run."""
 
 
 def _kind_of_source(value: object) -> str:

@@ -81,7 +81,7 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
         with output.progress(f"searching {mapping.feed} for {row}") as bar:
             source = open_source(
-                mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders
+                mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders, now=moment
             )
             found, outcomes = _find(mapping.feed, source, mapper, row, asked, bar, first_run)
         steps = explain_row(mapping, known.directory, found, moment or now()).steps

@@ -182,7 +182,9 @@ def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
     spec = _spec(block)
     with open_source(spec, Path.cwd(), frozenset(), access=access, folders=ANYWHERE).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
-    rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
+    sound = [row for row in read[:SAMPLED] if not row.problems]
+    # A calendar of which every series is over still shows how its events are written.
+    rows: list[Mapping[str, str]] = [row.cells for row in [row for row in sound if row.unread is None] or sound]
     columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
     return columns, rows, len(read) <= SAMPLED
 

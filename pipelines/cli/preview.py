@@ -86,7 +86,9 @@ def preview(
     moment = as_of_moment(as_of, mapping) if as_of else None
     mapper = compile_feed(mapping, known.directory, moment or now())
     first_run = FirstRun()
-    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders)
+    source = open_source(
+        mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders, now=moment
+    )
     with output.progress(f"reading {mapping.feed}") as bar, source.read() as reading:
         most_read = None if read_all or only else rows
         outcomes = _outcomes(islice(reading.rows, most_read), mapper, first_run, bar, only)

@@ -272,8 +272,8 @@ class FeedRun:
         plan = plan_read(mapping, mapper, lists.evidence, context.now(), options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         with signals_raised():
-            access, since = context.settings.access, plan.since
-            source = open_source(spec, folder, mapper.columns, access=access, since=since, folders=mapping.folders)
+            access, since, moment = context.settings.access, plan.since, context.as_of or context.now()
+            source = open_source(spec, folder, mapper.columns, access=access, since=since, folders=mapping.folders, now=moment)
         advance = context.telemetry.reading(self.watcher.read)
         snapshot = partial(take_snapshot, mapping.source, folder, folders=mapping.folders) if context.leaves_traces else None
         run_id = self.identity.run_id

@@ -31,7 +31,7 @@ from mappings.compiler.mapper import RowMapper
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import FileSource
+from mappings.spec.source import FileSource, IcsSource
 from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
@@ -103,7 +103,8 @@ def plan_read(
         is_by_file = options.window is not None and options.window.by == "file"
         return replace(plan, kind=ReadKind.CHOSEN, since=NO_FILES if is_by_file else "")
     are_deliveries = isinstance(source, FileSource) and source.files == "new"
-    full_every = timedelta(days=1) if are_deliveries and mapping.leaves_for_later else source.full_every
+    has_later = mapping.leaves_for_later or isinstance(source, IcsSource)
+    full_every = timedelta(days=1) if are_deliveries and has_later else source.full_every
     if full_every is None:
         return plan
     needs_whole = mapper.needs_all_rows and source.gives_single_rows

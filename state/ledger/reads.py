@@ -272,6 +272,7 @@ class ReadMarks:
 
 _SEPARATOR = re.compile(r"(?:[^\\|]|\\.)*+\|", re.DOTALL)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_OCCURRENCE = re.compile(rf"({_DAY.pattern})T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z?")
 
 
 class UnreadEvents:
@@ -303,7 +304,8 @@ class UnreadEvents:
         is_day = _DAY.fullmatch(day) is not None
         if is_day and self._days is not None and not self._days[0] <= day <= self._days[1]:
             return True
-        latest = day if is_day else "\uffff"
+        occurrence = _OCCURRENCE.fullmatch(day)
+        latest = day if is_day else occurrence[1] if occurrence else "\uffff"
         return any((after := self._after.get(row_key[: end - 1])) is not None and latest > after for end in ends)
 
 

@@ -14,7 +14,7 @@ from connectors.sources.contract import BadSourceError, MissingColumnsError, Rea
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.rows import BESIDE, LONGEST_NAME, MOST_VALUES, checked_row, has_undecodable, short
 from mappings.columns import MOST_COLUMNS, ColumnRequest
-from mappings.outcome import RowLocation, SourceRow
+from mappings.outcome import RowLocation, SourceRow, Unread
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
 
@@ -256,7 +256,7 @@ def with_json_cells(rows: Iterator[SourceRow], holders: Sequence[str], wanted: S
 class Record:
     """A record of a file; `problem`: why it cannot be used, with its text in `found`.
 
-    `has_repeats`: some of its values are `Repeated`.
+    `has_repeats`: some of its values are `Repeated`. `unread`: it stands for others that are not read.
     """
 
     origin: RowLocation
@@ -264,6 +264,8 @@ class Record:
     problem: str = ""
     found: str = ""
     has_repeats: bool = False
+    code: ReasonCode = ReasonCode.BAD_TEXT
+    unread: Unread | None = None
 
 
 ReadRecords = Callable[[OpenedFile], Generator[Record]]
@@ -339,11 +341,13 @@ def _rows(
             values, cells = {}, blank
             problems = {"": Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), f"the record cannot be read: {error}")}
         if record.problem:
-            problems = {"": Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), record.problem)}
+            problems = {"": Reason(record.code, "", "", short(record.found), record.problem)}
         reasons = tuple(problems.values())
         text = "".join(cells.values())
         if reasons or has_repeats or "\0" in text or has_undecodable(text):
             row = checked_row(record.origin, cells, wanted, encodings, reasons)
-            yield with_repeats(row, {spell(name): value for name, value in values.items()}, wanted) if has_repeats else row
+            if has_repeats:
+                row = with_repeats(row, {spell(name): value for name, value in values.items()}, wanted)
+            yield replace(row, unread=record.unread)
         else:
-            yield SourceRow(record.origin, cells)
+            yield SourceRow(record.origin, cells, unread=record.unread)

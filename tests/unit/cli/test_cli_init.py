@@ -325,13 +325,13 @@ def calendar(*events: tuple[str, ...]) -> str:
 
 def test_a_calendar_is_drafted_with_its_zones_its_series_and_its_exclusive_ends(desk: Desk) -> None:
     drafted(desk, written(desk, "office.ics", calendar(*EVENINGS)), "--zone", "Europe/Berlin")
-    written(desk, "feeds/drafted.yaml", text_of(desk).replace("horizon: 365d", "horizon: 9999d"))
+    written(desk, "feeds/drafted.yaml", text_of(desk).replace("to: 365d", "to: 7000d"))
     rows = previewed(desk)
     found = [(row["row_key"], row["event"]["startAt"], row["event"].get("endAt")) for row in rows if "event" in row]
     assert found == [
-        ("choir||2030-05-03", "2030-05-03T22:00:00+02:00", "2030-05-04T00:30:00+02:00"),
-        ("choir||2030-05-05", "2030-05-05T22:00:00+02:00", "2030-05-06T00:30:00+02:00"),
+        ("choir|2030-05-03T22:00:00", "2030-05-03T22:00:00+02:00", "2030-05-04T00:30:00+02:00"),
         ("choir|2030-05-04T22:00:00", "2030-05-04T20:00:00+02:00", None),
+        ("choir|2030-05-05T22:00:00", "2030-05-05T22:00:00+02:00", "2030-05-06T00:30:00+02:00"),
         ("fair|", "2030-06-01T00:00:00+01:00", "2030-06-02T23:59:00+01:00"),
         ("utc|", "2030-06-01T18:00:00+01:00", None),
     ]

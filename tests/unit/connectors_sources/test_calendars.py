@@ -1,0 +1,231 @@
+"""Calendars: what RFC 5545 says, compared with recurring-ical-events on files that were written elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from calendars import PUBLISHED, Span, library_spans, overlapping, read_calendar
+from unit.connectors_sources.reading import SPEC
+
+from connectors.sources.catalogue import open_source
+from mappings.outcome import OVER, TOO_FAR, SourceRow
+
+FIELD_CASES = Path(__file__).parents[2] / "field_cases"
+YEARS = 9
+NOW, SPRING = datetime(2022, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+REACH: Span = (NOW - timedelta(days=366 * YEARS), NOW + timedelta(days=366 * YEARS))
+DIFFERENT = {
+    "Germany_Holidays.ics": "DTEND equal to DTSTART: a day, of which the library makes a moment",
+}
+"""Calendars that we read otherwise than the library, and why."""
+REJECTED = {
+    "bad_rrule_missing_until_event.ics": "UNTL",
+    "end_before_start_event.ics": "give an end after that",
+    "issue_132_swapped_start_and_end.ics": "give an end after that",
+    "issue_201_test_matrix.ics": "there is END:VTOOD where the VTODO of line 7 should end",
+}
+"""Calendars of which something is rejected, with a part of the sentence. The library swaps start and end."""
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.ics")), ids=lambda path: path.name)
+def test_a_calendar_that_somebody_reported_gives_what_the_library_gives_or_is_rejected(path: Path) -> None:
+    ours = read_calendar(path, NOW, YEARS)
+    if path.name in REJECTED:
+        assert any(REJECTED[path.name] in sentence for sentence in ours.rejected), ours.rejected
+        return
+    assert not ours.rejected
+    is_equal = overlapping(ours.spans, REACH) == library_spans(path, REACH)
+    assert is_equal is (path.name not in DIFFERENT)
+
+
+def test_the_package_still_ships_its_calendars() -> None:
+    assert len(list(PUBLISHED.glob("*.ics"))) >= 78
+
+
+RIGHT = {
+    "google-this-and-following.ics": "03-01 18:00+60, 03-08 18:00+60, 03-15 19:00+60, 03-22 19:00+60",
+    "utc-exdate.ics": "03-05 01:00+120, 03-06 01:00+120, 03-08 01:00+120, 03-09 01:00+120",
+    "rdate.ics": "03-05 18:00+120, 03-06 14:00+120, 03-06 18:00+120, 03-10 18:00+120, 03-11 18:00+120, 03-13 10:00+180",
+    "this-and-future.ics": "03-01 18:00+60, 03-08 18:00+60, 03-15 19:00+60, 03-22 19:00+60",
+    "series-over-several-days.ics": "03-05 17:00+2760, 03-12 00:00+4319, 04-05 16:00+2760, 04-12 00:00+4319",
+    "all-day-equal-end.ics": "05-01 00:00+1439",
+    "start-outside-rule.ics": (
+        "01-31 18:00+0, 03-01 18:00+0, 03-01 18:00+0, 03-01 18:00+0, 03-01 18:00+0, 03-02 14:00+0, 03-02 18:00+0, 03-02 18:00+0, "
+        "03-02 18:00+0, 03-03 14:00+0, 03-04 18:00+0, 03-08 18:00+0, 03-09 18:00+0, 03-11 18:00+0, 03-31 17:00+0, "
+        "03-31 17:00+0, 04-30 17:00+0, 05-31 17:00+0, 05-31 17:00+0"
+    ),
+    "no-uid.ics": "03-01 18:00+0, 03-02 18:00+0",
+    "raw-newline.ics": "03-05 18:00+0, 03-06 18:00+0",
+}
+"""The starts in UTC of each field case in 2027, and the minutes of each event."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_calendars_from_the_field_give_the_right_events(name: str) -> None:
+    ours = read_calendar(FIELD_CASES / name, SPRING)
+    shown = [f"{start:%m-%d %H:%M}+{(end - start) // timedelta(minutes=1)}" for start, end in ours.spans]
+    assert (", ".join(shown), ours.rejected, [label for label in ours.left_out if label != OVER]) == (RIGHT[name], [], [])
+
+
+def rows(folder: Path, *events: str, now: datetime = SPRING, calendar: str = "", series: str = "-30d 365d") -> list[SourceRow]:
+    """Read a calendar of events, each of parts that become lines; `calendar`: lines before them."""
+    first, last = series.split()
+    made = ["\n".join(["BEGIN:VEVENT", *event.split(), "END:VEVENT"]) for event in events]
+    (folder / "events.ics").write_text("\n".join(["BEGIN:VCALENDAR", *calendar.split(), *made, "END:VCALENDAR", ""]))
+    spec = SPEC.validate_python({"kind": "ics", "path": "events.ics", "series": {"from": first, "to": last}})
+    with open_source(spec, folder, frozenset({"UID"}), now=now).read() as reading:
+        return list(reading.rows)
+
+
+def shown(found: list[SourceRow], *names: str) -> list[str]:
+    """Return the cells of each row, the label of one that is no event, or the sentence of one that is rejected."""
+    texts = []
+    for row in found:
+        cells = " ".join(row.cells.get(name, "") for name in names)
+        label = f"{row.unread.because} after {row.unread.after}" if row.unread is not None else cells
+        texts.append(row.problems[0].hint if row.problems else label)
+    return texts
+
+
+BERLIN, NEW_YORK = "TZID=Europe/Berlin", "TZID=America/New_York"
+WEEKLY = f"UID:a DTSTART;{BERLIN}:20270301T190000 RRULE:FREQ=WEEKLY;COUNT=3"
+
+
+def test_an_occurrence_keeps_its_own_time_as_its_identity_when_it_moves(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path,
+        WEEKLY,
+        "UID:a RECURRENCE-ID:20270308T180000Z DTSTART:20270309T170000Z",
+        f"UID:a RECURRENCE-ID;{BERLIN}:20270315T190000 STATUS:CANCELLED",
+    )
+    assert shown(found, "RECURRENCE-ID", "RECURRENCE-ID.TZID", "DTSTART", "STATUS") == [
+        "2027-03-01T19:00:00 Europe/Berlin 2027-03-01T19:00:00 ",
+        "2027-03-08T19:00:00 Europe/Berlin 2027-03-09T17:00:00Z ",
+        "2027-03-15T19:00:00 Europe/Berlin 2027-03-15T19:00:00 CANCELLED",
+    ]
+    assert [str(row.location) for row in found] == [
+        "events.ics:2 (2027-03-01T19:00:00)",
+        "events.ics:7 (2027-03-08T19:00:00)",
+        "events.ics:12 (2027-03-15T19:00:00)",
+    ]
+
+
+def test_occurrences_that_all_move_from_one_on_keep_their_identity(tmp_path: Path) -> None:
+    later = f"UID:a RECURRENCE-ID;RANGE=THISANDFUTURE;{BERLIN}:20270308T190000 DTSTART;{BERLIN}:20270309T200000"
+    assert shown(rows(tmp_path, WEEKLY, later), "RECURRENCE-ID", "DTSTART") == [
+        "2027-03-01T19:00:00 2027-03-01T19:00:00",
+        "2027-03-08T19:00:00 2027-03-09T20:00:00",
+        "2027-03-15T19:00:00 2027-03-16T20:00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("DTSTART:20270601T100000Z RRULE:FREQ=YEARLY", ["2027-06-01T10:00:00Z", f"{TOO_FAR} after 2027-12-30"]),
+        ("DTSTART:20280601T100000Z RRULE:FREQ=YEARLY", [f"{TOO_FAR} after 2027-12-30"]),
+        ("DTSTART:20200601T100000Z RRULE:FREQ=YEARLY;COUNT=2", [f"{OVER} after "]),
+        ("DTSTART:20280601T100000Z", ["2028-06-01T10:00:00Z"]),
+    ],
+)
+def test_a_row_stands_for_the_occurrences_that_are_not_read(tmp_path: Path, rule: str, expected: list[str]) -> None:
+    assert shown(rows(tmp_path, f"UID:a {rule}"), "DTSTART") == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        ("DTSTART:20270301T100000Z RRULE:FREQ=SECONDLY", "more than 100,000 times"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=MINUTELY;BYSECOND=0", "more than 100,000 times"),
+        ("DTSTART;VALUE=DATE:20270301 RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "names no day"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=SECONDLY;COUNT=-1", "more than 100,000 times"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=DAILY;INTERVAL=0", "not one of RFC 5545"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=FORTNIGHTLY", "RRULE cannot be read"),
+        ("DTSTART:20270301T100000Z RRULE:W2", "not one of RFC 5545"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=DAILY;COUNT=3 EXRULE:FREQ=WEEKLY", "EXRULE is not read"),
+        ("DTSTART:20270301T100000Z DTEND:20270301T090000Z RRULE:FREQ=DAILY;COUNT=3", "ends before it begins"),
+        ("DTSTART:soon RRULE:FREQ=DAILY;COUNT=3", "its start or its end cannot be read"),
+        ("DTSTART:20270301T100000Z EXDATE:soon RRULE:FREQ=DAILY;COUNT=3", "EXDATE cannot be read: soon"),
+        ("DTSTART;TZID=Nowhere:20270301T100000 RRULE:FREQ=DAILY;COUNT=3", '"Nowhere" of DTSTART is neither known nor defined'),
+    ],
+)
+def test_a_series_that_cannot_be_read_is_rejected_with_a_sentence(tmp_path: Path, event: str, sentence: str) -> None:
+    (row,) = rows(tmp_path, f"UID:a {event}")
+    assert sentence in shown([row])[0]
+    assert row.unread is not None
+    assert row.problems[0].code == "bad_series"
+
+
+def test_a_rule_in_utc_is_rejected_if_the_zone_of_the_calendar_gives_other_days(tmp_path: Path) -> None:
+    """RFC 5545 repeats it in UTC, programs that know X-WR-TIMEZONE in the zone of the calendar."""
+    late = "UID:a DTSTART:20270302T020000Z RRULE:FREQ=WEEKLY;BYDAY=TU;COUNT=2"
+    assert "in UTC than in America/New_York" in shown(rows(tmp_path, late, calendar="X-WR-TIMEZONE:America/New_York"))[0]
+    assert shown(rows(tmp_path, late), "DTSTART") == ["2027-03-02T02:00:00Z", "2027-03-09T02:00:00Z"]
+    same = "UID:a DTSTART:20270302T120000Z RRULE:FREQ=WEEKLY;COUNT=2"
+    assert len(rows(tmp_path, same, calendar="X-WR-TIMEZONE:America/New_York")) == 2
+
+
+def zone(name: str, offset: str) -> str:
+    lines = ("BEGIN:VTIMEZONE", f"TZID:{name}", "BEGIN:STANDARD", "DTSTART:19700101T000000", f"TZOFFSETFROM:{offset}")
+    return " ".join([*lines, f"TZOFFSETTO:{offset}", "END:STANDARD", "END:VTIMEZONE"])
+
+
+def test_a_zone_that_the_file_defines_otherwise_than_its_name_says_rejects_the_events_that_differ(tmp_path: Path) -> None:
+    series = f"UID:a DTSTART;{BERLIN}:20270301T190000 RRULE:FREQ=MONTHLY;COUNT=3"
+    found = rows(tmp_path, series, f"UID:b DTSTART;{BERLIN}:20270701T190000", calendar=zone("Europe/Berlin", "+0100"))
+    differ = "the time zone Europe/Berlin of the file and the one of that name differ then: +01:00 and +02:00"
+    assert shown(found, "DTSTART") == ["2027-03-01T19:00:00", differ, differ, differ]
+
+
+def test_a_zone_that_only_the_file_knows_gives_moments(tmp_path: Path) -> None:
+    series = "UID:a DTSTART;TZID=Customized:20270301T190000 RRULE:FREQ=DAILY;COUNT=2"
+    found = rows(tmp_path, series, calendar=zone("Customized", "+0530"))
+    assert shown(found, "DTSTART", "DTSTART.TZID") == ["2027-03-01T13:30:00Z ", "2027-03-02T13:30:00Z "]
+
+
+def test_a_wall_time_that_the_clocks_skip_is_the_moment_that_the_rfc_says(tmp_path: Path) -> None:
+    series = f"UID:a DTSTART;{BERLIN}:20270327T023000 RRULE:FREQ=DAILY;COUNT=3"
+    times = ["2027-03-27T02:30:00", "2027-03-28T01:30:00Z", "2027-03-29T02:30:00"]
+    assert shown(rows(tmp_path, series), "DTSTART") == times
+
+
+def test_of_two_versions_of_an_event_the_one_with_the_higher_sequence_is_read(tmp_path: Path) -> None:
+    old, new = "UID:a DTSTART:20270301T100000Z SEQUENCE:1", "UID:a DTSTART:20270302T100000Z SEQUENCE:2"
+    assert shown(rows(tmp_path, new, old), "DTSTART") == ["2027-03-02T10:00:00Z"]
+    assert len(rows(tmp_path, old, old.replace("0301", "0303"))) == 2
+    rule = " RRULE:FREQ=DAILY;COUNT=2"
+    assert shown(rows(tmp_path, old + rule, new + rule), "DTSTART") == ["2027-03-02T10:00:00Z", "2027-03-03T10:00:00Z"]
+    (row,) = rows(tmp_path, old + rule, old.replace("0301", "0303") + rule)
+    assert "the events of the lines 2 and 8 have the same UID and SEQUENCE" in shown([row])[0]
+
+
+def texts(folder: Path, lines: str, name: str) -> str:
+    (folder / "events.ics").write_bytes(f"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:a\n{lines}\nEND:VEVENT\nEND:VCALENDAR\n".encode())
+    spec = SPEC.validate_python({"kind": "ics", "path": "events.ics"})
+    with open_source(spec, folder, frozenset({name}), now=SPRING).read() as reading:
+        return next(reading.rows).cells[name]
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "expected"),
+    [
+        ("SUMMARY:Concert of the\nBerlin Quartet\nLOCATION:Mill\nRiverside 3", "SUMMARY", "Concert of the\nBerlin Quartet"),
+        ("LOCATION:Mill\nRiverside 3", "LOCATION", "Mill\nRiverside 3"),
+        (
+            "SUMMARY:Doors\nEnd: 22:00\nTickets: 12 EUR\nEND:of the show",
+            "SUMMARY",
+            "Doors\nEnd: 22:00\nTickets: 12 EUR\nEND:of the show",
+        ),
+        ("SUMMARY:Jazz\n\nLocation: the mill", "SUMMARY", "Jazz\nLocation: the mill"),
+        ("SUMMARY:Jazz\nLOCATION:Mill", "SUMMARY", "Jazz"),
+        ("SUMMARY:Jazz\nFBURL:Mill", "SUMMARY", "Jazz"),
+        ("SUMMARY;ENCODING=QUOTED-PRINTABLE;CHARSET=UTF-8:Caf=C3=A9 =\nimprovis=C3=A9\nUID:a", "SUMMARY", "Café improvisé"),
+        ("SUMMARY;ENCODING=QUOTED-PRINTABLE;CHARSET=ISO-8859-1:Caf=E9", "SUMMARY", "Café"),
+    ],
+)
+def test_a_text_with_raw_line_breaks_or_in_quoted_printable_is_whole(
+    tmp_path: Path, lines: str, name: str, expected: str
+) -> None:
+    assert texts(tmp_path, lines, name) == expected

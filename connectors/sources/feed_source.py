@@ -141,7 +141,7 @@ def _inside_json(spec: AnySource, columns: frozenset[str]) -> list[str]:
 
 
 def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:
-    """Empty the cells whose trimmed text is one of those that mean an empty cell."""
+    """Empty the cells whose trimmed text means an empty cell, and drop what the reader found wrong in them."""
     if not spec.empty_if and not spec.empty_in:
         return rows
     everywhere = frozenset(text.strip() for text in spec.empty_if)
@@ -149,10 +149,13 @@ def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence
     nulls: defaultdict[str, frozenset[str]] = defaultdict(lambda: everywhere)
     for column, texts in spec.empty_in.items():
         nulls[known.get(folded(column), column)] = everywhere.union(text.strip() for text in texts)
-    return (
-        replace(row, cells={column: "" if cell.strip() in nulls[column] else cell for column, cell in row.cells.items()})
-        for row in rows
-    )
+
+    def emptied(row: SourceRow) -> SourceRow:
+        cells = {column: "" if cell.strip() in nulls[column] else cell for column, cell in row.cells.items()}
+        kept = (problem for problem in row.problems if cells.get(problem.column) or not row.cells.get(problem.column))
+        return replace(row, cells=cells, problems=tuple(kept) if row.problems else ())
+
+    return map(emptied, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ BESIDE = " | "
 _MOST_SHOWN = 200
 _NUL_HINT = "remove the NUL byte, or export the file again"
 _UNDECODED = re.compile("[\ud800-\udfff]")
+_AFTER_BLANK = re.compile(r'\s+"').match
+"""Finds a quote that does not open its cell, because a blank stands before it."""
 
 
 def short(text: str) -> str:
@@ -112,6 +114,8 @@ class RowChecks:
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
             remedy = f"a cell that contains {self.delimiter!r} must be in quotes"
+            if any(map(_AFTER_BLANK, cells)):
+                remedy = f"{remedy}, without a blank before the quote; write `skip_blanks: true` to ignore such blanks"
             if self.delimiter == BESIDE:
                 remedy = "name their columns in the header, leave them out by `source.range`, or write `long_rows: cut`"
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), f"{counts}; {remedy}")
@@ -212,6 +216,9 @@ class TableColumns:
     links: Mapping[str, int] = field(default_factory=dict)
 
 
+_BLANKS = "a blank stands before a quote: set `source.skip_blanks` to true"
+
+
 def table_columns(
     texts: Sequence[str], asked: ColumnRequest, name: str, *, delimiter: str = "", left: int = 1, has_links: bool = False
 ) -> TableColumns:
@@ -237,7 +244,8 @@ def table_columns(
         present = column_names(texts)
         taken = [column for column, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
         better = _better_delimiter(texts, asked, delimiter, len(found.missing)) if delimiter else ""
-        raise MissingColumnsError(name, found.missing, present, taken=taken, delimiter=better)
+        advice = _BLANKS if delimiter and any(text.startswith('"') for text in texts) else ""
+        raise MissingColumnsError(name, found.missing, present, taken=taken, delimiter=better, advice=advice)
     headers = dict(zip(found.names, texts, strict=True)) | {name: texts[place] for name, place in links.items()}
     return TableColumns(found.names, headers, found.absent, links)
 

@@ -61,7 +61,7 @@ class AnySource(Strict):
     columns: Mapping[str, Names] = Field(default_factory=dict)
     """Other names of a column, `{TITLE: [Titel, Name]}`. A source that has several of them does not run."""
     empty_if: Names = ()
-    """Texts that mean an empty cell, such as "NULL" or "n/a", in every column."""
+    """Texts that mean an empty cell, such as "NULL", "n/a" or the error "#N/A" of a spreadsheet, in every column."""
     empty_in: Mapping[str, Names] = Field(default_factory=dict)
     """The same, by column: `{PRICE: ["-"]}`."""
     json_columns: Names = ()
@@ -162,7 +162,8 @@ class DelimitedSource(FileSource, GridSource):
     """The quote character; null if cells are never quoted."""
     escape: OptionalMark = None
     """The escape character, if quotes are not doubled."""
-
+    skip_blanks: bool = False
+    """Ignore the blanks after a delimiter, as in `a, "b, c"`: without it, a quote after a blank does not open a quoted cell."""
     short_rows: Literal["fill", "reject"] = "fill"
     """Rows with fewer cells than the header: add empty cells, or reject the rows."""
 
@@ -372,7 +373,10 @@ class JsonSource(RecordSource):
     kind: Literal["json"]
     """json: a JSON document."""
     records: Text = ""
-    """The path to the records: `data.events`, `days[*].events` (default: the document is the array)."""
+    """The path to the records: `data.events`, `days[*].events` (default: the document is the array). `*` is each value of an
+    object by any key: `*` for an object of records by id, `days.rooms.*` for the lists below each room of each day. The key is
+    the column `#key`; with several `*`, `#key2` is the key of the last but one.
+    """
 
 
 class NdjsonSource(RecordSource):

@@ -95,6 +95,7 @@ class _CsvRecords:
             "quoting": csv.QUOTE_NONE if spec.quote is None else csv.QUOTE_MINIMAL,
             "escapechar": spec.escape,
             "doublequote": spec.escape is None,
+            "skipinitialspace": spec.skip_blanks,
         }
         self._reader = csv.reader(lines, strict=True, **self._dialect)
         self._rows_of_header = 0

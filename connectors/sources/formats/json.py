@@ -16,7 +16,7 @@ from typing import Any
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
-from connectors.sources.formats.records import JsonParser, Record, TooWideError, read_record_file, refuse_many_values
+from connectors.sources.formats.records import JsonParser, Record, Repeated, TooWideError, read_record_file, refuse_many_values
 from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, short
 from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation
@@ -27,7 +27,12 @@ _SINGLE_EVENTS = "correct `source.records`: it should lead to the single events"
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*)\]")
-_EACH = "*"
+_EACH, _ANY_KEY = "[*]", "*"
+KEY = "#key"
+"""The column with the key that stands for the last `*` of the path; `#key2` is that of the `*` before it."""
+_Keys = tuple[str, ...]
+"""The keys above a record that stand for `*`, the nearest first."""
+_Found = tuple[Any, int, _Keys]
 _MOST_NAMES = 40
 _PIECE = 64 * 1024
 _LONGEST_PIECE = 1024 * 1024
@@ -44,11 +49,14 @@ def read_json(spec: JsonSource | NdjsonSource, open_stored: OpenStored, asked: C
 
 
 def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
-    """Yield the objects at the path `records` in order, numbered from 1."""
+    """Yield the objects at the path `records` in order, numbered from 1, with the keys that stand for `*` in it."""
     steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(spec.records)]
     with decoded(file, spec.encoding or ("utf-8",)) as read:
         text = _JsonText(read, file.name)
-        for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
+        for number, (value, line, keys) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
+            for place, key in enumerate(keys if isinstance(value, dict) else (), start=1):
+                name = f"{KEY}{place if place > 1 else ''}"
+                value[name] = key if value.get(name, key) == key else Repeated.of(name, value[name], key)
             yield _record(text.parser, RowLocation(f"{file.name}:{line} (record {number})", number), value)
         if text.peek():
             raise text.bad("something follows after the document's end")
@@ -91,27 +99,36 @@ def _record(parser: JsonParser, origin: RowLocation, value: Any, line: str = "")
     return Record(origin, {}, _NO_OBJECT, line or str(value))
 
 
-def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
-    """Yield each value at the path `steps`, with its line; `is_certain`: there must be at least one."""
-    if steps and steps[0] != _EACH:
-        yield from _member(text, steps[0], steps[1:], is_certain=is_certain)
-    elif steps or text.peek() == "[":
-        yield from _items(text, steps[1:])
+def _walk(text: _JsonText, steps: Sequence[str], keys: _Keys = (), *, is_certain: bool) -> Iterator[_Found]:
+    """Yield each value at the path `steps`, with its line and `keys`; `is_certain`: there must be at least one.
+
+    A path with `*` passes through lists on its way.
+    """
+    step, is_list = steps[0] if steps else "", text.peek() == "["
+    is_name = step not in {"", _EACH, _ANY_KEY}
+    if step == _ANY_KEY and not is_list:
+        for key in _keys(text):
+            yield from _walk(text, steps[1:], (key, *keys), is_certain=False)
+    elif is_name and not (is_list and (keys or _ANY_KEY in steps)):
+        yield from _member(text, step, steps[1:], keys, is_certain=is_certain)
+    elif steps or is_list:
+        yield from _items(text, steps if is_name else steps[1:], keys)
     else:
         line = text.line
-        yield text.value(), line
+        yield text.value(), line, keys
 
 
-def _items(text: _JsonText, steps: Sequence[str]) -> Iterator[tuple[Any, int]]:
+def _items(text: _JsonText, steps: Sequence[str], keys: _Keys = ()) -> Iterator[_Found]:
     if text.peek() != "[":
-        raise text.bad(_no_list(text), hint="write the path to them in `source.records`, like `data.events`")
+        hint = "write the path to them in `source.records`, like `data.events`, with `*` for the values of an object by any key"
+        raise text.bad(_no_list(text), hint=hint)
     text.skip("[")
     while text.peek() != "]":
         line = text.line
         if steps:
-            yield from _walk(text, steps, is_certain=False)
+            yield from _walk(text, steps, keys, is_certain=False)
         else:
-            yield text.value(), line
+            yield text.value(), line, keys
         if text.peek() != "]":
             text.skip(",")
     text.skip("]")
@@ -147,12 +164,12 @@ def _pass_over(text: _JsonText) -> bool:
     return is_list
 
 
-def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
+def _member(text: _JsonText, name: str, steps: Sequence[str], keys: _Keys, *, is_certain: bool) -> Iterator[_Found]:
     is_there, others = False, list[str]()
     for key in _keys(text):
         if key == name:
             is_there = True
-            yield from _walk(text, steps, is_certain=is_certain)
+            yield from _walk(text, steps, keys, is_certain=is_certain)
             continue
         if len(others) < _MOST_NAMES:
             others.append(short(key))

@@ -72,6 +72,10 @@ a short row is rejected where the mapping says so, a blank one is not :: a,b,\n1
 broken quotes within a line reject that row only :: id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n => id|text|end / 2 1|x|y
   / 3 2|The Big" Show"|y / 4 3|x|y ! 3 bad_text  2,"The "Big" Show",y
 quotes mean nothing :: id\ttext\n1\t"Big" Show\n :: delimiter: "\t", quote: null => id|text / 2 1|"Big" Show
+blanks before a quote are skipped if the mapping says so :: "id", "text", "end"\n1, "a, b",   "say ""x"" "\n2,c , d\n
+  :: wanted: id|text, skip_blanks: true => id|text|end / 2 1|a, b|say "x"\x20 / 3 2|c |d
+a surplus behind a blank before a quote :: id,text\n1, "a, b"\n :: hint: 'a blank before the quote; write `skip_blanks: true`'
+  => id|text / 2 1| "a ! 2 ragged   b"
 comments and a footer are no rows :: id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n :: comment: '#', footer: 2
   => id|text / 3 1|x / 4 | / 5 2|y / 6 |
 what follows the end is no row :: id,t\n1,x\n\nsum,2\nprinted,today\n\n :: until: ^sum$ => id|t / 2 1|x / 3 |
@@ -98,6 +102,17 @@ nested values are columns named by their path
   :: {"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}
   :: wanted: 'v.a.city|images[1].url|images[5].url', records: data.events, optional: 'images[5].url', kind: json
   => v.a.city|images|images[1].url|images[5].url / 1 Łódź|[{"url": "x"}, {"url": "y"}]|y|
+records below keys of an object
+  :: {"events": {"7": {"t": "x"}, "9": {"t": "y"}, "n": 2}} :: wanted: '#key|t', records: 'events.*', kind: json
+  => t|#key / 1 x|7 / 2 y|9 / 3 | ! 3 bad_text  2
+an object of records itself :: {\n"7": {"t": "x"}} :: wanted: t, records: '*', kind: json => t|#key / 1 x|7
+lists below keys, and objects among lists
+  :: {"days": [{"rooms": {"A": [{"t": 1}, {"t": 2}], "B": []}}, {}, {"rooms": {"B": [{"t": 3}]}}]}
+  :: wanted: '#key|t', records: 'days.rooms.*', kind: json => t|#key / 1 1|A / 2 2|A / 3 3|B
+keys below keys :: {"d1": {"A": [{"t": 1}]}, "d2": {"B": [{"t": 2}]}} :: wanted: t, records: '*.*', kind: json
+  => t|#key|#key2 / 1 1|A|d1 / 2 2|B|d2
+a key and a name of the record :: {"7": {"#key": "x"}} :: wanted: '#key', records: '*', kind: json
+  => #key / 1 x | 7 ! 1 bad_text #key x | 7
 records stand in lists of lists too :: [{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]
   :: wanted: id, records: '[*].events', kind: json => id / 1 1 / 2 2 / 3 3
 lists of plain values are joined :: [{"t": ["a", "b"]}, {"t": "c"}, {"t": []}] :: join_lists: {t: '; '}, kind: json => t / 1 a; b
@@ -172,6 +187,8 @@ JSON with a word of its own :: [{"a": 1}, {"a": nope}] :: kind: json => no: :1: 
 JSON without a comma :: [{"a": 1}\n {"a": 2}] :: kind: json => no: :2: expected "," here
 JSON and more :: [{"a": 1}] more :: kind: json => no: something follows
 JSON with two lists :: {"events": [{"a": 1}], "venues": []} :: kind: json => no: there are lists under events, venues
+JSON by id :: {"7": {"a": 1}} :: kind: json, hint: 'with `*` for the values of an object' => no: expected a list of records here
+a way through keys to no object :: {"events": {"7": 1}} :: records: 'events.*.*', kind: json => no: expected "\{" here
 JSON without a list :: "text" :: kind: json => no: expected a list of records here
 an entity that leads to a file :: <!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a> :: kind: xml
   => no: entity of its own
@@ -197,6 +214,8 @@ a column without any of its aliases :: Titel\n :: wanted: TITLE|DAY, columns: {T
 a required column beside an optional one :: id\n1\n :: wanted: id|end, optional: end, required: end2 => lacks: "end2"
 another delimiter than agreed :: id;title;date\n1;Jazz;2031-05-14\n :: wanted: id|title|date, hint: set `source.delimiter` to ';'
   => lacks: the columns "date", "id", "title"$
+a blank before the quotes of the header :: id, "title", "date"\n1, "Jazz", "x"\n
+  :: wanted: id|title|date, hint: 'a blank stands before a quote: set `source.skip_blanks` to true' => lacks: the columns "date"
 a name with a space that does not break beside it without :: Start\xa0day,startday\nx,y\n :: wanted: start day
   => two: 2 columns answer to "start day": "Start\u00a0day" \(#1, column A\), "startday" \(#2, column B\)
 an alias that stands beside its name :: Title,Name\nx,y\n :: wanted: TITLE, columns: {TITLE: [Titel, Name]}
@@ -257,6 +276,32 @@ LARGE: list[tuple[str, bytes | str, dict[str, Any], str]] = [
     ("XML that nests too deeply", "<a>" * 100_000, {"kind": "xml"}, "no: more than 200 elements"),
     ("parts within parts", "BEGIN:X\n" * 100, {"kind": "ics"}, "no: are nested"),
 ]
+
+
+FIELD_CASES = Path(__file__).parents[2] / "field_cases"
+
+
+def test_blanks_are_skipped_as_the_csv_module_skips_them(tmp_path: Path) -> None:
+    text = (FIELD_CASES / "space-before-quote.csv").read_text("utf-8")
+    rows = read(tmp_path, text, "title", skip_blanks=True)
+    assert [row.cells for row in rows] == list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
+    assert column(rows, "title") == ["Jazz, blues and more", "Fado night", "Rock"]
+
+
+def test_the_talks_of_every_room_are_rows_with_the_room_as_their_key(tmp_path: Path) -> None:
+    content = (FIELD_CASES / "frab-rooms.json").read_bytes()
+    for path in (
+        "schedule.conference.days.rooms.*",
+        "schedule.conference.days[*].rooms.*",
+        "schedule.conference.days.rooms.*[*]",
+    ):
+        rows = read(tmp_path, content, "#key", "title", kind="json", records=path)
+        assert [(row.cells["#key"], row.cells["title"]) for row in rows] == [
+            ("Saal 1", "Opening"),
+            ("Saal 2", "Talk"),
+            ("Saal 1", "Closing"),
+        ]
+        assert str(rows[0].location) == "events.file:13 (record 1)"
 
 
 def unescaped(text: str) -> str:

@@ -101,6 +101,8 @@ def test_a_column_reads_alike_whether_its_prices_were_typed_as_numbers_or_as_tex
 def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(tmp_path: Path) -> None:
     with sheet_of(tmp_path, [["id", "day", "note"], [1, Cell(error="REF"), "x"], [2, "y", Cell(error="N_A")]]) as desk:
         used, unused = desk.rows("id", "day")
+        empty, _ = desk.rows("id", "day", empty_if=["#REF!"])
+    assert (empty.cells["day"], empty.problems) == ("", ())
     (problem,) = used.problems
     assert (problem.code, problem.column, problem.found) == (ReasonCode.BAD_TEXT, "day", "#REF!")
     assert "correct the formula" in problem.hint

@@ -95,6 +95,8 @@ def test_a_value_that_cannot_be_trusted_rejects_its_row_where_the_column_is_used
     assert hint in problem.hint
     (unused,) = sheet(tmp_path, fill, "text")
     assert unused.problems == ()
+    (empty,) = sheet(tmp_path, fill, "id", "text", empty_if=["#DIV/0!", "-"], empty_in={"ID": ["#REF!"]})
+    assert (empty.cells["id"], empty.problems) == (("", ()) if found.startswith("#") else (found, (problem,)))
 
 
 def places(rows: list[SourceRow]) -> list[str]:

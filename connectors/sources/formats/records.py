@@ -139,7 +139,7 @@ def with_repeats(row: SourceRow, values: Mapping[str, Any], wanted: Collection[s
 class Flattener:
     """Converts nested values of a source to cells.
 
-    `picks`: wanted columns that reach into lists (`images[0].url`), with their steps; `separators`: how to join the lists of
+    `picks`: wanted columns that may reach into lists (`images[0].url`), with their steps; `separators`: how to join the lists of
     plain values of a column.
     """
 
@@ -156,8 +156,8 @@ class Flattener:
         found: dict[str, Any] = {}
         self._put(found, "", record, 0)
         for column, steps in self.picks.items():
-            picked = _picked(record, steps)
-            if picked is not None:
+            picked = None if column in found else _picked(record, steps)
+            if picked is not None and ("[" in column or not isinstance(picked, dict)):
                 found[column] = picked
         return found
 
@@ -185,11 +185,10 @@ class Flattener:
 
 
 def picks_among(columns: Iterable[str], holder: str = "") -> dict[str, tuple[str | int, ...]]:
-    """Return the columns that reach into a list, with their steps; `holder` is the first step of all of them."""
+    """Return the columns that may reach into a list, with their steps; `holder` is the first step of all of them."""
     first = (holder,) if holder else ()
-    return {
-        column: (*first, *steps) for column in sorted(columns) if "[" in column and (steps := _steps(column.removeprefix(holder)))
-    }
+    nested = (column for column in sorted(columns) if "[" in column or "." in column)
+    return {column: (*first, *steps) for column in nested if (steps := _steps(column.removeprefix(holder)))}
 
 
 def _steps(path: str) -> tuple[str | int, ...]:
@@ -204,7 +203,8 @@ def _picked(value: Any, steps: Sequence[str | int]) -> Any:
             items = value if isinstance(value, list) else [value]
             value = items[step] if step < len(items) else None
         else:
-            value = value.get(step) if isinstance(value, dict) else None
+            only = value[0] if isinstance(value, list) and len(value) == 1 else value
+            value = only.get(step) if isinstance(only, dict) else None
     return value.get(OWN_TEXT, value) if isinstance(value, dict) else value
 
 

@@ -102,6 +102,9 @@ nested values are columns named by their path
   :: {"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}
   :: wanted: 'v.a.city|images[1].url|images[5].url', records: data.events, optional: 'images[5].url', kind: json
   => v.a.city|images|images[1].url|images[5].url / 1 Łódź|[{"url": "x"}, {"url": "y"}]|y|
+a list of one counts as its element
+  :: [{"v": {"n": "A"}}, {"v": [{"n": "B"}]}, {"v": [{"n": "C"}, {"n": "D"}]}, {"v": "E"}] :: wanted: v.n, kind: json
+  => v.n|v / 1 A| / 2 B|[{"n": "B"}] / 3 |[{"n": "C"}, {"n": "D"}] / 4 |E
 records below keys of an object
   :: {"events": {"7": {"t": "x"}, "9": {"t": "y"}, "n": 2}} :: wanted: '#key|t', records: 'events.*', kind: json
   => t|#key / 1 x|7 / 2 y|9 / 3 | ! 3 bad_text  2

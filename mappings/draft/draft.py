@@ -34,6 +34,7 @@ from mappings.draft.guesses import (
     read_columns,
     says_cancelled,
 )
+from mappings.draft.nested import dated_list
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes
 from mappings.event import Directory
@@ -74,7 +75,11 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
     columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
     roles = guess_roles(columns)
-    key, key_guess = guess_key(columns, roles)
+    key, key_guess = guess_key([column for column in columns if "[0]" not in column.name], roles)
+    nested = None if is_calendar else dated_list(columns, roles)
+    if nested:
+        columns = nested.columns
+        roles = guess_roles(columns)
     has_zones = Role.ZONE in roles and not zone and not is_calendar
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
     times, time_guesses = _read_times(roles, columns, order)
@@ -83,7 +88,10 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         guesses += [] if zone else [Guess("timezone", "", "unsure", _NO_ZONE)]
     else:
         guesses = [key_guess, *([] if zone else [_zone_guess(roles.get(Role.ZONE), clocks)]), *time_guesses]
-    guesses += _field_guesses(roles)
+    text_place = _text_beside(roles[Role.VENUE].column, columns) if Role.VENUE in roles else ""
+    guesses += _field_guesses(roles, text_place)
+    private = [] if is_calendar else [(_private_guess(column), column) for column in columns if column.hidden]
+    guesses += [guess for guess, _ in private] + ([nested.guess] if nested else [])
     played = {role.value: roles[role].column if role in roles else None for role in Role}
     status, country, zones, title = (played[name] for name in ("status", "country", "zone", "title"))
     usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone" if clocks.zone else ""
@@ -105,13 +113,17 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         why = f"{roles[Role.STATUS].why}; {rows:,} of {len(status.cells):,} rows are cancelled and left out"
         guesses.append(Guess("status", status.name, roles[Role.STATUS].surety, why))
     start = times.get("days") or times.get("starts")
+
+    def holder(name: str) -> str:
+        return nested.name if nested and name.startswith(f"{nested.name}.") else name
+
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
         played,
         feed=feed,
         sample_title=sample.title,
         source=sample.source.block(sample.place),
         why=sample.source.why,
-        required=list(dict.fromkeys(column.name for column in (*key, played["title"], played["start"]) if column)),
+        required=list(dict.fromkeys(holder(column.name) for column in (*key, played["title"], played["start"]) if column)),
         key=key,
         times=dict.fromkeys(("days", *_NAMES.values())) | times,
         words=played["title"] or columns[0],
@@ -125,11 +137,27 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         guesses={guess.about: guess for guess in guesses},
         most_mapped=_MOST_MAPPED,
         cancelled=cancelled,
+        nested=nested,
+        private=private,
+        text_place=text_place,
         languages=country_language(country)[0] if country else (),
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
     return text, (*sample.source.guesses(), *guesses, *_names_alike(sample.columns))
+
+
+def _text_beside(venue: Column, columns: Sequence[Column]) -> str:
+    """Return the column that holds a place's name itself in rows in which the place is no object, "" if there is none."""
+    name = re.sub(r"(?:\[0\])?\.[^.]+$", "", venue.name)
+    beside = (column for column in columns if column is not venue and column.name == name)
+    return next((column.name for column in beside if any(text[:1] not in "[{" for text in column.counts)), "")
+
+
+def _private_guess(column: Column) -> Guess:
+    rows = sum(column.counts[text] for text in column.hidden)
+    why = f'"{column.name}" says which events are private or hidden; {rows:,} of {len(column.cells):,} rows are, and left out'
+    return Guess("private", column.name, "likely", why)
 
 
 def _names_alike(columns: Sequence[str]) -> Iterator[Guess]:
@@ -160,7 +188,7 @@ def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:
     return Guess("timezone", column.name, clocks.surety, filled)
 
 
-def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
+def _field_guesses(roles: Mapping[Role, RoleGuess], text_place: str) -> Iterator[Guess]:
     if Role.TITLE not in roles:
         yield Guess("title", "", "unsure", "no column holds words: write which one is the title")
     for role, about, to_do in (
@@ -172,14 +200,16 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
     ):
         guess = roles.get(role)
         if guess is not None and (role is not Role.CATEGORY or len(guess.column.parts) <= _MOST_MAPPED):
-            yield Guess(about, guess.column.name, guess.surety, guess.why + to_do)
+            also = f", {text_place}" if role is Role.VENUE and text_place else ""
+            yield Guess(about, guess.column.name + also, guess.surety, guess.why + to_do)
 
 
 def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], guesses: Sequence[Guess]) -> Iterator[Guess]:
     """Yield a guess that lists the filled columns that the draft does not read."""
     used = {name for guess in guesses for name in (guess.column, *guess.column.split(", "))}
     used |= {roles[Role.ZONE].column.name} if Role.ZONE in roles else set()
-    if names := [column.name for column in columns if column.filled and column.name not in used]:
+    used |= {name.partition("[")[0] for name in used}
+    if names := [column.name for column in columns if column.filled and "[" not in column.name and column.name not in used]:
         yield Guess("left aside", ", ".join(names), "unsure", "the draft does not read these columns: map those that matter")
 
 
@@ -264,7 +294,7 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
 
 
 _FIELDS_SHOWN = ("title", "locationName")
-_LONGEST_CELL = 200
+_LONGEST_CELL, _LONGEST_LIST = 200, 1_000
 _TRIED = 300
 _ANY_DAY = "2026-01-01"
 
@@ -278,7 +308,8 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
     read = [{name: cell for name, cell in row.items() if name in mapper.columns} for row in rows[:_TRIED]]
-    short = [row for row in read if all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in row.values())]
+    longest = {name: _LONGEST_LIST if cell[:2] == "[{" else _LONGEST_CELL for row in read for name, cell in row.items()}
+    short = [row for row in read if not any(len(cell) > longest[name] or _SURROGATE.search(cell) for name, cell in row.items())]
     tried = _single_outcomes(mapper, short)
     as_of = ""
     if mapping.leaves_for_later:  # a day before all events, in whatever zone, none is over

@@ -17,6 +17,7 @@ import yaml
 from babel import Locale
 from babel.core import get_global
 
+from mappings.draft.privacy import hidden_texts
 from mappings.draft.times import LANGUAGES, ColumnTimes, find_times
 from mappings.reasons import Refusal
 from mappings.steps.lookups import LOCAL, country_codes, same_country
@@ -104,6 +105,7 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
+_JSON = re.compile(r'\[\s*\{|\{\s*"')
 _WITH_DAY = re.compile(r"\d{4}[-/.]\d{1,2}\b|\b\d{1,2}[./]\d{1,2}(?:[./]|\b)")
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _CANCELLED = re.compile(
@@ -166,10 +168,15 @@ class Column:
         """The roles that the column's name suggests, with weights."""
         return roles_by_name(self.name.rpartition("#")[0] or self.name)
 
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """The texts of private or hidden events, if the column says which events are; else nothing."""
+        return hidden_texts(self.name, list(self.counts))
+
     @property
     def is_nameless(self) -> bool:
         """Whether the header has no name for the column."""
-        return self.name.startswith("#")
+        return self.name[:1] == "#" and self.name[1:].isdecimal()
 
     @property
     def is_full(self) -> bool:
@@ -188,8 +195,13 @@ class Column:
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether the cells are words, not addresses, numbers, dates or e-mail addresses."""
-        return max(self.urls, self._share(_EMAIL)) < _MOSTLY and not self.is_number and self.times is None
+        """Whether the cells are words, not addresses, numbers, dates, e-mail addresses or JSON."""
+        return (
+            not any(map(_JSON.match, self.counts))
+            and max(self.urls, self._share(_EMAIL)) < _MOSTLY
+            and not self.is_number
+            and self.times is None
+        )
 
     @cached_property
     def is_number(self) -> bool:
@@ -350,7 +362,8 @@ def _suits(column: Column, role: Role) -> float:
 
 def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     """Assign to each role at most one column."""
-    free = [column for column in columns if column.filled and not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
+    usable = (one for one in columns if one.filled and not one.hidden and not one.name.endswith((".@type", ".@id")))
+    free = [column for column in usable if not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
     found: dict[Role, RoleGuess] = {}
     for role, other_names, fits in _PARTS:
         names = other_names | {role}
@@ -375,7 +388,15 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
     title = found[Role.TITLE].column if Role.TITLE in found else None
     off = [column for column in columns if _has_cancelled(column) and column is not title]
-    fits_by_cells = ((Role.START, days), (Role.CLOCK, clocks), (Role.STATUS, off), (Role.TITLE, words), (Role.URL, pages))
+    halls = [
+        column
+        for column in free
+        if column.name.startswith("#key") and _is_town(column) and len(column.counts) < len(column.filled)
+    ]
+    fits_by_cells = (
+        *((Role.START, days), (Role.CLOCK, clocks), (Role.STATUS, off), (Role.TITLE, words), (Role.URL, pages)),
+        (Role.VENUE, halls),
+    )
     for role, fitting in fits_by_cells:
         if role not in found and fitting:
             why = f'the cells of "{fitting[0].name}" look like it, its name does not'
@@ -408,7 +429,7 @@ _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role
 
 def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tuple[tuple[Column, ...], Guess]:
     """Return the columns of the best key for the sample, with the evidence; there is always a result."""
-    ids = sorted(filter(_is_id, columns), key=lambda column: (column.is_counting, -column.roles[Role.ID]))
+    ids = sorted(filter(is_id, columns), key=lambda column: (column.is_counting, -column.roles[Role.ID]))
     others = [column for column in columns if not (column.is_nameless or column.is_counting or column.roles.keys() - _OF_ROW)]
     codes = [column for column in others if column.is_code and not (column.is_number or column.urls or column.pictures)]
     pages = [column for column in others if column.urls >= 1 and not column.pictures]
@@ -433,14 +454,15 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
     different = f"the values of {names} are different in all {len(rows):,} rows"
     if clashes:
         why = f"{clashes:,} of {len(rows):,} different rows share {names} with another: ask the partner for an identifier"
-    elif any(map(_is_id, best)):
+    elif any(map(is_id, best)):
         why = f"{different}; no single column identifies a row"
     else:
         why = f"no column is an identifier; {different}; where they are edited, the row looks new"
     return best, Guess("key", ", ".join(part.name for part in best), "unsure", why)
 
 
-def _is_id(column: Column) -> bool:
+def is_id(column: Column) -> bool:
+    """Return whether a column is named as an identifier of its row."""
     is_of_row = Role.ID in column.roles and not column.roles.keys() - _OF_ROW
     return is_of_row and not column.is_nameless and column.times is None and bool(column.filled)
 

@@ -10,7 +10,7 @@ import codecs
 import csv
 import io
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import orjson
 from charset_normalizer import from_bytes
 
-from mappings.draft.guesses import Guess
+from mappings.draft.guesses import Column, Guess, Role, roles_by_name
 from mappings.errors import ConfigError
 
 _PLACES = {"google_sheets": "spreadsheet", "salesforce": "object"}
@@ -32,16 +32,18 @@ HEAD_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SourceGuess:
-    """The settings of a `source` block except its place, and the evidence of each. `is_sure`: the encoding is certain.
+    """The settings of a `source` block except its place, and the evidence of each. `likely`: those that are not certain.
 
-    `lists`: the separators of columns with lists; `choices`: the texts allowed in a column, if the source says so.
+    `lists`: the separators of columns with lists; `choices`: the texts allowed in a column, if the source says so. `faults`: what
+    is wrong in the sample.
     """
 
     settings: Mapping[str, Any]
     why: Mapping[str, str] = field(default_factory=dict)
-    is_sure: bool = True
+    likely: frozenset[str] = frozenset()
     lists: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    faults: tuple[Guess, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -51,16 +53,17 @@ class SourceGuess:
         """Return the whole `source` block, in the order in which it is written."""
         return {"kind": self.kind, _PLACES.get(self.kind, "path"): place, **self.settings}
 
-    def plus(self, name: str, value: object, why: str) -> SourceGuess:
+    def plus(self, name: str, value: object, why: str, *, is_sure: bool = True) -> SourceGuess:
         """Return a copy with one more setting."""
-        return replace(self, settings={**self.settings, name: value}, why={**self.why, name: why})
+        likely = self.likely if is_sure else self.likely | {name}
+        return replace(self, settings={**self.settings, name: value}, why={**self.why, name: why}, likely=likely)
 
     def guesses(self) -> Iterator[Guess]:
         """Yield each setting as a Guess."""
         for name, why in self.why.items():
             if why and name in self.settings:
-                is_likely = name == "sheet" or (name == "encoding" and not self.is_sure)
-                yield Guess(f"source.{name}", "", "likely" if is_likely else "sure", why)
+                yield Guess(f"source.{name}", "", "likely" if name in self.likely else "sure", why)
+        yield from self.faults
 
 
 def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
@@ -85,16 +88,82 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     return _guess_delimited(content, is_whole=is_whole)
 
 
+RECORDS = frozenset({"json", "ndjson", "xml"})
+"""The kinds whose cells may be lists."""
+_DEEPEST = 6
 _MARKS = ("; ", " | ", ", ", " / ")
 
 
 def join_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> SourceGuess:
     """Return the guess with a `join_lists` setting for each column whose cells are lists of texts."""
-    if guess.kind not in {"json", "ndjson", "xml"}:
+    if guess.kind not in RECORDS:
         return guess
     lists = {name: found for name in columns if (found := [*_plain_lists(row.get(name, "") for row in rows)])}
     joined = {name: mark for name, found in lists.items() if (mark := _mark_between(found))}
     return guess.plus("join_lists", joined, f"lists of texts: {', '.join(joined)}") if joined else guess
+
+
+_NULLS = frozenset(
+    ("NULL", "null", r"\N", "NaN", "nan", "None", "N/A", "n/a", "(null)", "<null>", "[NULL]", "(NULL)", "<NULL>", "<NA>")
+)
+_WORDS_TOO = frozenset({"null", "NaN", "nan", "None", "N/A", "n/a"})
+"""Null tokens that could be words, beside texts."""
+_NOT_FOUND = frozenset({"#N/A", "#N/D", "#N/D!", "#NV", "#N/B", "#SAKNAS!", "#PUUTTUU!"})
+"""The error of a lookup without a result, as spreadsheets write it in several languages."""
+_AMONG_NUMBERS = frozenset({"NA", "N.A.", "n.a.", "-", "--", "–", "—"})
+"""Texts that mean nothing in columns of numbers, days or times; elsewhere they may be words."""
+_ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Þ][A-ZÀ-Þ0-9/_]+[!?]|#GETTING_DATA|#{3,}|Err:\d{3}")
+
+
+def empty_nulls(
+    guess: SourceGuess, names: Sequence[str], rows: Sequence[Mapping[str, str]]
+) -> tuple[SourceGuess, Sequence[Mapping[str, str]]]:
+    """Return the guess with the null tokens of the sample and the errors of spreadsheets in it; and the rows without either."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        for name, cell in row.items():
+            text = cell.strip()
+            if text in _NULLS or text in _AMONG_NUMBERS or _is_error(text):
+                found[text][name] += 1
+    holders = dict.fromkeys(name for columns in found.values() for name in columns)
+    rest = {
+        name: Column(name, tuple("" if row.get(name, "").strip() in found else row.get(name, "") for row in rows))
+        for name in holders
+    }
+    timed = {name for name, column in rest.items() if column.times}
+    measured = timed | {name for name, column in rest.items() if column.is_number}
+    everywhere = [text for text in found if text in _NULLS or (text in _NOT_FOUND and not timed & found[text].keys())]
+    in_column = {
+        name: texts
+        for name in rest
+        if name in measured and (texts := [text for text in found if text in _AMONG_NUMBERS and name in found[text]])
+    }
+    errors = {text: found[text] for text in found if _is_error(text)}
+    if everywhere:
+        why = ", ".join(f"{text} in {found[text].total():,} of {', '.join(map(_quoted, found[text]))}" for text in everywhere)
+        is_sure = not any(text in _WORDS_TOO and found[text].keys() - measured for text in everywhere)
+        guess = guess.plus("empty_if", everywhere, why, is_sure=is_sure)
+    if in_column:
+        guess = guess.plus("empty_in", in_column, "all other cells of these columns are numbers, days or times")
+    if errors:
+        shown = ", ".join(f"{text} ({columns.total():,})" for text, columns in errors.items())
+        total, columns = (
+            sum(each.total() for each in errors.values()),
+            dict.fromkeys(name for each in errors.values() for name in each),
+        )
+        advice = "correct them at the source, or name them in `empty_if`"
+        fault = Guess("faults", ", ".join(columns), "unsure", f"{total:,} cells hold errors of a spreadsheet: {shown}; {advice}")
+        guess = replace(guess, faults=(fault,))
+    gone = {name: {*everywhere, *errors, *in_column.get(name, ())} for name in names}
+    return guess, [{name: "" if cell.strip() in gone.get(name, ()) else cell for name, cell in row.items()} for row in rows]
+
+
+def _is_error(text: str) -> bool:
+    return text in _NOT_FOUND or (text[:1] in {"#", "E"} and _ERROR.fullmatch(text) is not None)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
@@ -123,20 +192,56 @@ def _guess_json(content: bytes, *, is_whole: bool) -> SourceGuess:
     lines = [line for line in text.splitlines() if line.strip()][: 3 if is_whole else 2]
     if len(lines) > 1 and all(isinstance(_parse_json(line), dict) for line in lines):
         return SourceGuess({"kind": "ndjson"}, {"kind": "each line is an object"})
-    arrays = dict(_arrays(_parse_json(text), ""))
-    way = max(arrays, key=lambda each: (arrays[each], -len(each)), default="")
-    if way:
-        return SourceGuess({"kind": "json", "records": way}, {"records": f"the longest array of objects: {arrays[way]:,}"})
-    return SourceGuess({"kind": "json"}, {"kind": f"an array of {arrays[way]:,} objects" if arrays else ""})
+    found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for path, item in _records(_parse_json(text), ""):
+        found[path].append(item)
+    records = max(found, key=lambda path: (_are_events(found[path]), len(found[path]), *_plainness(path)), default="")
+    number = f"{len(found.get(records, ())):,}"
+    if "*" in records.replace("[*]", ""):
+        why = f'{number} objects below keys that are data: the column "#key" is the key of each'
+        return SourceGuess({"kind": "json", "records": records}, {"records": why})
+    if records:
+        return SourceGuess({"kind": "json", "records": records}, {"records": f"the longest array of objects: {number}"})
+    return SourceGuess({"kind": "json"}, {"kind": f"an array of {number} objects" if found else ""})
 
 
-def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield the path and the length of each array of objects."""
+def _plainness(path: str) -> tuple[int, int, int]:
+    """Rate a path for the same records: one with a number in a name fits one file only, one with `*` says less than names."""
+    return -sum(map(str.isdigit, path)), -path.count("*"), -len(path)
+
+
+def _records(node: object, path: str, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of each array, and the events of each object by keys that are data, with their paths.
+
+    Within the objects of an array only the latter are considered: other arrays are parts of a record.
+    """
     if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
-        yield way, len(node)
-    if isinstance(node, dict) and depth < 6:
-        for name, inner in node.items():
-            yield from _arrays(inner, f"{way}.{name}" if way else name, depth + 1)
+        yield from ((path, item) for item in node)
+        inner = ((f"{path}[*].{name}", value) for item in node for name, value in item.items() if isinstance(value, dict))
+        yield from (one for name, value in inner for one in _records_by_key(value, f"{name}.", depth + 1) if depth < _DEEPEST)
+    elif isinstance(node, dict) and depth < _DEEPEST:
+        below = f"{path}." if path else ""
+        yield from _records_by_key(node, below, depth)
+        for name, value in node.items():
+            yield from _records(value, f"{below}{name}", depth + 1)
+
+
+def _records_by_key(node: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    values = [value for value in node.values() if value]
+    if values and all(isinstance(value, dict) for value in values):
+        if len(values) > 1 and _are_events(values):
+            yield from ((f"{path}*", value) for value in values)
+        elif depth < _DEEPEST:
+            yield from (one for value in values for one in _records_by_key(value, f"{path}*.", depth + 1))
+    elif values and all(isinstance(value, list) and _are_events(value) for value in values):
+        yield from ((f"{path}*", item) for value in values for item in value)
+
+
+def _are_events(items: Sequence[Any]) -> bool:
+    """Return whether most items are objects with a title and a day or time, by their names."""
+    wanted = {Role.TITLE}, {Role.START, Role.CLOCK}
+    roles = (set().union(*map(roles_by_name, item)) if isinstance(item, dict) else set() for item in items)
+    return sum(all(one & found for one in wanted) for found in roles) * 2 > len(items)
 
 
 def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
@@ -251,9 +356,10 @@ _FIRST_ROWS = 200
 def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
     encoding, why, is_sure = guess_encoding(content, is_whole=is_whole)
     text = content.decode(encoding, "replace").lstrip("\ufeff")
-    tables = {delimiter: _read_rows(text, delimiter) for delimiter in _DELIMITERS}
-    delimiter = max(_DELIMITERS, key=lambda one: _evenness(tables[one]))
-    rows = tables[delimiter]
+    tables = {(delimiter, names): _read_rows(text, delimiter, names) for delimiter in _DELIMITERS for names in _DIALECTS}
+    delimiter, _ = max(tables, key=lambda one: _evenness(tables[one][0]))
+    extra = max(_DIALECTS, key=lambda names: (tables[delimiter, names][1], _evenness(tables[delimiter, names][0])))
+    rows, _ = tables[delimiter, extra]
     number = header_row(rows)
     width = len(rows[number - 1]) if rows else 0
     widths = _widths(rows)
@@ -262,19 +368,37 @@ def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
         settings["encoding"] = encoding
     if delimiter not in {",", "\t"}:
         settings["delimiter"] = delimiter
+    settings |= {name: _DIALECT[name][0] for name in extra}
     if number != 1:
         settings["header"] = {"row": number}
     even = f"{widths.count(width)} of {len(widths)} rows have {width} cells each"
     header = f"row {number} is the first that is as wide as those below"
     shown = {"encoding": why, "delimiter": even, "header": header, "kind": "" if "delimiter" in settings else even}
-    return SourceGuess(settings, shown, is_sure)
+    shown |= {name: _DIALECT[name][2] for name in extra}
+    return SourceGuess(settings, shown, frozenset(() if is_sure else ("encoding",)))
 
 
-def _read_rows(text: str, delimiter: str) -> list[list[str]]:
-    rows: list[list[str]] = []
-    with suppress(csv.Error):
-        rows.extend(islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), _FIRST_ROWS))
-    return rows
+_DIALECT: Mapping[str, tuple[object, Mapping[str, Any], str]] = {
+    "skip_blanks": (True, {"skipinitialspace": True}, "a blank stands between a delimiter and a quote"),
+    "escape": ("\\", {"escapechar": "\\", "doublequote": False}, r"a quote within a quoted cell is written \""),
+}
+"""The settings of other dialects, each with its value, that of the csv module, and its evidence."""
+_DIALECTS: tuple[tuple[str, ...], ...] = ((), ("skip_blanks",), ("escape",), ("skip_blanks", "escape"))
+
+
+def _read_rows(text: str, delimiter: str, settings: Iterable[str]) -> tuple[list[list[str]], bool]:
+    """Return the first rows, and whether their quotes are right: none follows a blank or stands bare in a cell."""
+    dialect: dict[str, Any] = {"delimiter": delimiter}
+    for name in settings:
+        dialect |= _DIALECT[name][1]
+    rows, strict = list[list[str]](), list[list[str]]()
+    for found, is_strict in ((rows, False), (strict, True)):
+        with suppress(csv.Error):
+            found.extend(islice(csv.reader(io.StringIO(text, newline=""), strict=is_strict, **dialect), _FIRST_ROWS))
+    return rows, len(strict) == len(rows) and not any(_AFTER_BLANK.match(cell) for cells in rows for cell in cells)
+
+
+_AFTER_BLANK = re.compile(r' +"')
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
@@ -25,7 +25,8 @@ if IS_WORKING:
     from mappings.allowed_files import ANYWHERE, OutsideError, allowed_path
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
     from mappings.draft.guesses import Guess
-    from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
+    from mappings.draft.nested import first_values
+    from mappings.draft.source import HEAD_BYTES, RECORDS, SourceGuess, empty_nulls, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.spec.source import GoogleSheetsSource, SourceSpec, WorkbookSource
     from mappings.spec.source_words import is_address
@@ -140,7 +141,7 @@ _TOP = 60
 _ORG = "salesforce:"
 _MOST_SHEETS = 20
 _SPREADSHEETS = "https://docs.google.com/spreadsheets/"
-_Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
+_Rows = tuple[tuple[str, ...], Sequence[Mapping[str, str]], bool]
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:
@@ -163,9 +164,12 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
         guess, name, (columns, rows, is_whole) = _read_sheet(guess, source, access)
     else:
         columns, rows, is_whole = _read_rows(guess, source, access)
-        joined = join_lists(guess, columns, rows)
-        if joined is not guess:
-            guess, (columns, rows, is_whole) = joined, _read_rows(joined, source, access)
+        joined, firsts = join_lists(guess, columns, rows), first_values(columns, rows) if guess.kind in RECORDS else {}
+        if joined is not guess or firsts:
+            guess, (columns, rows, is_whole) = joined, _read_rows(joined, source, access, firsts)
+            columns = tuple(name for name in columns if name not in firsts.values())
+    if guess.kind != "ics":
+        guess, rows = empty_nulls(guess, columns, rows)
     return SourceSample(_title(name, rows, is_whole), _path_from(out, source), guess, columns, rows), is_whole
 
 
@@ -173,14 +177,14 @@ def _title(name: str, rows: Sequence[object], is_whole: bool) -> str:
     return f"{name}: {'' if is_whole else 'the first '}{len(rows):,} rows read"
 
 
-def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
-    """Return the columns, the first rows, and whether these are all; rows with faults are left out."""
-    return _rows_of(guess.block(source), access)
+def _read_rows(guess: SourceGuess, source: str, access: Access, extra: Collection[str] = ()) -> _Rows:
+    """Return the columns and the `extra` ones, the first rows, and whether these are all; rows with faults are left out."""
+    return _rows_of({**guess.block(source), "optional": list(extra)}, access, extra)
 
 
-def _rows_of(block: Mapping[str, object], access: Access) -> _Rows:
+def _rows_of(block: Mapping[str, object], access: Access, extra: Collection[str] = ()) -> _Rows:
     spec = _spec(block)
-    with open_source(spec, Path.cwd(), frozenset(), access=access, folders=ANYWHERE).read() as reading:
+    with open_source(spec, Path.cwd(), frozenset(extra), access=access, folders=ANYWHERE).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     sound = [row for row in read[:SAMPLED] if not row.problems]
     # A calendar of which every series is over still shows how its events are written.
@@ -201,7 +205,7 @@ def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[Source
     if top.others:
         tops = [top, *(top_of(sheet=name) for name in top.others[:_MOST_SHEETS])]
         names, top = ("", *top.others), max(tops, key=_filled_cells)
-        guess = guess.plus("sheet", names[tops.index(top)] or "#1", f"the fullest of {len(names)} sheets")
+        guess = guess.plus("sheet", names[tops.index(top)] or "#1", f"the fullest of {len(names)} sheets", is_sure=False)
     number = header_row([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
     if number != 1:
         guess = guess.plus("header", {"row": number}, f"row {number} is the first with as many cells as the rows below it")

@@ -1,0 +1,48 @@
+"""Finds the columns that say which events are private or hidden, as Outlook and The Events Calendar export them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PRIVATE = re.compile(
+    r"priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|confiden[ct]iel|confidencial|vertraulich|vertrouwelijk|riservat[oa]"
+    r"|poufn[ey]|persona[le]|personale|personnel|persönlich|persoonlijk|hidden|versteckt|secret|unlisted|invisible|internal|intern",
+    re.IGNORECASE,
+)
+"""Texts that mean that an event is private or hidden."""
+_SWITCHES = (
+    *(("true", "false"), ("yes", "no"), ("1", "0"), ("y", "n"), ("on", "off"), ("x", ""), ("ja", "nein"), ("wahr", "falsch")),
+    *(("ein", "aus"), ("oui", "non"), ("vrai", "faux"), ("sí", "no"), ("si", "no"), ("verdadero", "falso"), ("sim", "não")),
+    *(("verdadeiro", "falso"), ("vero", "falso"), ("ja", "nee"), ("waar", "onwaar"), ("tak", "nie"), ("prawda", "fałsz")),
+)
+"""Texts of a switch that is on, and off."""
+_LEVEL = re.compile(r"sensitivity|vertraulichkeit|sensib|confidencialidad|riservatezza|gevoeligheid")
+_SHOWN = re.compile(
+    r"(?:is )?(?:publi[ck]|public[oa]|pubblic[oa]|visible|listed)|visibility|visibilit[eéàa]|visibilidade?|sichtbar(?:keit)?"
+)
+_HIDDEN = re.compile(
+    r"(?:is )?(?:priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|unlisted|hidden|versteckt|internal|intern)|.*\bhide\b.*"
+)
+"""Names of columns: a level of privacy, a switch whose off means private, one whose on does."""
+_BREAK = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
+
+
+def hidden_texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts of private or hidden events if the column says which events are, else nothing.
+
+    Where no event is private yet, these are the usual texts.
+    """
+    words = " ".join(filter(None, _BREAK.split(name))).casefold().removeprefix("event ")
+    level, shown = _LEVEL.match(words), _SHOWN.fullmatch(words)
+    if not (level or shown or _HIDDEN.fullmatch(words)):
+        return ()
+    switches = [] if level else [(off, on) if shown else (on, off) for on, off in _SWITCHES]
+    hiding, others = {on for on, _ in switches}, {off for _, off in switches}
+    found = [text for text in texts if text.casefold() in hiding or _PRIVATE.fullmatch(text)]
+    folds = {text.casefold() for text in texts}
+    if found or shown or not (level or folds <= others):
+        return tuple(found)
+    return tuple(
+        [on for on, off in switches if off and off in folds] or (["private", "confidential"] if level else ["yes", "true", "1"])
+    )

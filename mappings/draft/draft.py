@@ -76,10 +76,10 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
     roles = guess_roles(columns)
     key, key_guess = guess_key([column for column in columns if "[0]" not in column.name], roles)
-    nested = None if is_calendar else dated_list(columns, roles)
+    dated = None if is_calendar else dated_list(columns, roles)
+    nested = dated if dated and dated.columns else None
     if nested:
-        columns = nested.columns
-        roles = guess_roles(columns)
+        columns, roles = nested.columns, guess_roles(nested.columns)
     has_zones = Role.ZONE in roles and not zone and not is_calendar
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
     times, time_guesses = _read_times(roles, columns, order)
@@ -91,7 +91,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     text_place = _text_beside(roles[Role.VENUE].column, columns) if Role.VENUE in roles else ""
     guesses += _field_guesses(roles, text_place)
     private = [] if is_calendar else [(_private_guess(column), column) for column in columns if column.hidden]
-    guesses += [guess for guess, _ in private] + ([nested.guess] if nested else [])
+    guesses += [guess for guess, _ in private] + ([dated.guess] if dated else [])
     played = {role.value: roles[role].column if role in roles else None for role in Role}
     status, country, zones, title = (played[name] for name in ("status", "country", "zone", "title"))
     usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone" if clocks.zone else ""

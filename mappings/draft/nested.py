@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -61,12 +61,18 @@ class DatedList:
 
 
 def dated_list(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> DatedList | None:
-    """Return the list that makes several events of a row, None if the rows have days of their own or no list has any."""
-    start = roles.get(Role.START)
-    if start and start.surety != "unsure":
-        return None
+    """Return the longest list with days, None if there is none; with columns only if it makes several events of a row.
+
+    It does not where the rows have days of their own.
+    """
     found = filter(None, (_read_list(columns, column) for column in columns))
-    return max(found, key=lambda one: len(one.columns[0].cells), default=None)
+    longest = max(found, key=lambda one: len(one.columns[0].cells), default=None)
+    start = roles.get(Role.START)
+    if longest and start and start.surety != "unsure":
+        own = f'the draft reads the days in "{start.column.name}": write `explode` if each item is an event'
+        why = f"{longest.guess.why}; {own}"
+        return replace(longest, columns=(), guess=replace(longest.guess, surety="unsure", why=why))
+    return longest
 
 
 def _read_list(columns: Sequence[Column], column: Column) -> DatedList | None:

@@ -17,12 +17,13 @@ _SWITCHES = (
     *(("verdadeiro", "falso"), ("vero", "falso"), ("ja", "nee"), ("waar", "onwaar"), ("tak", "nie"), ("prawda", "fałsz")),
 )
 """Texts of a switch that is on, and off."""
-_LEVEL = re.compile(r"sensitivity|vertraulichkeit|sensib|confidencialidad|riservatezza|gevoeligheid")
+_LEVEL = re.compile(r"sensitivity|privacy|vertraulichkeit|sensib|confidencialidad|riservatezza|gevoeligheid")
 _SHOWN = re.compile(
     r"(?:is )?(?:publi[ck]|public[oa]|pubblic[oa]|visible|listed)|visibility|visibilit[eéàa]|visibilidade?|sichtbar(?:keit)?"
 )
 _HIDDEN = re.compile(
-    r"(?:is )?(?:priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|unlisted|hidden|versteckt|internal|intern)|.*\bhide\b.*"
+    r"(?:is )?(?:priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|unlisted|hidden|versteckt|internal|intern)"
+    r"(?: (?:event|entry|termin))?|.*\bhide\b.*"
 )
 """Names of columns: a level of privacy, a switch whose off means private, one whose on does."""
 _BREAK = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")

@@ -229,7 +229,7 @@ def _records(node: object, path: str, depth: int = 0) -> Iterator[tuple[str, Map
 def _records_by_key(node: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     values = [value for value in node.values() if value]
     if values and all(isinstance(value, dict) for value in values):
-        if len(values) > 1 and _are_events(values):
+        if (len(values) > 1 or any(map(str.isdigit, next(iter(node))))) and _are_events(values):
             yield from ((f"{path}*", value) for value in values)
         elif depth < _DEEPEST:
             yield from (one for value in values for one in _records_by_key(value, f"{path}*.", depth + 1))

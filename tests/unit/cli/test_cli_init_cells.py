@@ -110,9 +110,9 @@ PRIVATE = {
         [("Hide Event From Listings", ["yes", "TRUE"])],
     ),
     "what is public": (
-        "title,date,visibility,is_public",
-        ["Jazz,2030-05-23,public,1", "Doctor,2030-05-24,private,0", "Pay,2030-05-25,hidden,1"],
-        [("visibility", ["private", "hidden"]), ("is_public", ["0"])],
+        "title,date,visibility,is_public,hidden_event",
+        ["Jazz,2030-05-23,public,1,", "Doctor,2030-05-24,private,0,", "Pay,2030-05-25,hidden,1,x"],
+        [("visibility", ["private", "hidden"]), ("is_public", ["0"]), ("hidden_event", ["x"])],
     ),
     "none yet": (
         "Betreff,Beginnt am,Ort,Privat",
@@ -159,6 +159,7 @@ def test_talks_below_rooms_and_records_by_id_are_found_with_their_keys(desk: Des
 @pytest.mark.parametrize(
     ("text", "records", "column"),
     [
+        ('{"events": {"101": TALK}}', "events.*", None),
         ('{"hall": {"A": [TALK], "B": [TALK, TALK]}}', "hall.*", "#key"),
         ('{"2030-05-23": {"A": [TALK]}, "2030-05-24": {"A": [TALK, TALK]}}', "*.*", "#key"),
         ('{"events": [TALK, TALK], "venues": [{"name": "A"}, {"name": "B"}, {"name": "C"}]}', "events", None),
@@ -213,3 +214,19 @@ def test_a_list_with_dates_makes_an_event_of_each_item(desk: Desk) -> None:
         "Jazznacht|7004-1": ("Jazznacht", f"{day}4-10T23:30:00+02:00", "Kulturhaus"),
     }
     assert [row["skipped"] for row in previewed(desk) if "skipped" in row] == ["cancelled"]
+
+
+def test_a_list_with_dates_beside_days_of_the_row_is_named(desk: Desk) -> None:
+    shows = [{"day": "2030-05-24", "hour": "20:00"}, {"day": "2030-05-25", "hour": "20:00"}]
+    runs = [
+        {"id": "a7", "title": "Jazz", "start": "2030-05-24", "shows": shows},
+        {"id": "b9", "title": "Rap", "start": "2030-06-24"},
+    ]
+    feed, said = drafted(desk, written(desk, "runs.json", json.dumps(runs)), "--zone", "Europe/Lisbon")
+    found = guess(said, "explode")
+    assert (found["column"], found["surety"], feed["rows"]) == ("shows", "unsure", [{"window": {"past": "skip"}}])
+    assert "2 items with days in 2 rows" in found["why"]
+    written(desk, "runs.json", json.dumps([{**run, "start": None} for run in runs]))
+    feed, said = drafted(desk, "runs.json", "--zone", "Europe/Lisbon")
+    assert feed["rows"][0]["explode"] == {"columns": "shows", "json": True, "key": ["shows.day", "shows.hour"]}
+    assert list(events(desk)) == ["a7|2030-05-24|20:00", "a7|2030-05-25|20:00"]

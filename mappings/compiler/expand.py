@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
-from itertools import islice
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice, takewhile
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
@@ -36,6 +37,7 @@ from mappings.row_key import RowKey, event_key
 from mappings.spec.rules import Explosion, Recurrence
 from mappings.spec.values import Value
 from mappings.steps.step import Kind
+from mappings.zones import find_zone
 
 Expand = Callable[[RowState], list[RowState]]
 """Returns the events of a row; the row itself if it is not split or cannot be."""
@@ -149,6 +151,7 @@ def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
 
 
 _WEEKDAYS: dict[str, weekday] = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), weekdays, strict=True))
+_ONE_DAY = timedelta(days=1)
 NO_DAY_LEFT = "every day is excluded"
 STAND_IN = date(2000, 1, 1)
 """The value of $day in a row whose days cannot be read, used only to report the row's other problems."""
@@ -160,7 +163,7 @@ _PLACES = {"BYMONTH": (1, 12), "BYMONTHDAY": (-31, 31), "BYSETPOS": (-366, 366)}
 _PARTS = {"FREQ", "UNTIL", "WKST", "BYDAY", *_COUNTS, *_PLACES}
 _DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
 _NUMBER = re.compile(r"[+-]?[1-9][0-9]{0,4}")
-_UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
+_UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z?))?")
 _EXAMPLE = "write it like FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE"
 _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
 T = TypeVar("T")
@@ -168,7 +171,9 @@ _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *r
 FirstDay = Callable[[RowState], date]
 """Returns the first day of a row; raises Refusal if it cannot be read."""
 DayRule = Mapping[str, Any]
-"""A recurrence rule of whole days as keyword arguments of dateutil's `rrule`; `until` is a day."""
+"""A recurrence rule of whole days as keyword arguments of dateutil's `rrule`; `until` is a day, and `until_moment` the time of
+UNTIL if it has one: in UTC, or on the wall clock of the event.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +187,13 @@ class RunDays:
 
 @dataclass(frozen=True, slots=True)
 class DayPattern:
-    """The recurrence of one row. `last`: its last day, None if only the horizon ends it."""
+    """The recurrence of one row. `last`: its last day, None if only the horizon ends it. `begins`: its first time in the zone of
+    the event, None if only the day is known.
+    """
 
     first: date
     last: date | None
+    begins: datetime | None
     rule: DayRule
     excluded: frozenset[date]
     extra: frozenset[date]
@@ -198,7 +206,14 @@ class DayPattern:
 
     def regular_days(self, first: date, last: date) -> Iterator[date]:
         """Yield the days that the rule gives, before exclusions and extra days."""
-        return rule_days(self.rule, self.first, max(self.first, first), min(last, self.last or date.max))
+        until, begins = self.rule.get("until_moment"), self.begins
+        first, last = max(self.first, first), min(last, self.last or date.max)
+        if until is None or begins is None:
+            return rule_days(self.rule, self.first, first, last)
+        # UNTIL is a moment, which may be on another day in the zone of the event.
+        rule = {**self.rule, "until": min(self.rule["until"], date.max - _ONE_DAY) + _ONE_DAY}
+        wall = begins.timetz() if until.tzinfo else begins.time()
+        return takewhile(lambda day: datetime.combine(day, wall) <= until, rule_days(rule, self.first, first, last))
 
 
 def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[date]:
@@ -212,7 +227,8 @@ def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[
     followed = begins if count else max(begins, first)
     end = min(last, rule.get("until", last), followed + min(_FOLLOWED, date.max - followed))
     bounds = {"dtstart": datetime.combine(start, time()), "until": datetime.combine(end, time()), "count": None}
-    days = (moment.date() for moment in rrule(**{**rule, **bounds, "byweekday": named}) if moment.date() >= begins)
+    told = {name: value for name, value in rule.items() if name != "until_moment"}
+    days = (moment.date() for moment in rrule(**{**told, **bounds, "byweekday": named}) if moment.date() >= begins)
     return (day for day in islice(days, count) if day >= first)
 
 
@@ -237,7 +253,10 @@ def _read_parts(written: Sequence[str]) -> DayRule:
     until = _UNTIL.fullmatch(named.get("UNTIL", "99991231"))
     if named.get("FREQ") not in _FREQUENCIES or until is None:
         raise ValueError(f"FREQ is one of {', '.join(_FREQUENCIES)}, and UNTIL a day, such as 20261231")
-    rule: dict[str, Any] = {"freq": _FREQUENCIES[named["FREQ"]], "until": date(*map(int, until.groups()))}
+    day = date(*map(int, until.group(1, 2, 3)))
+    clock = time(int(until[4]), int(until[5]), int(until[6]), tzinfo=UTC if until[7] else None) if until[4] else None
+    rule: dict[str, Any] = {"freq": _FREQUENCIES[named["FREQ"]], "until": day}
+    rule["until_moment"] = None if clock is None else datetime.combine(day, clock)
     rule["wkst"] = _read_weekday(named.get("WKST", "MO")).weekday
     rule |= {name.lower(): _read_number(named[name], 1, most) for name, most in _COUNTS.items() if name in named}
     for name in _PLACES.keys() & named.keys():
@@ -282,8 +301,10 @@ def compile_first_day(compiler: Compiler, recurrence: Recurrence, loc: Loc) -> F
     return first
 
 
-def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run: RunDays, start: FirstDay) -> Expand:
-    """Compile a `recur` rule for the days of a run."""
+def compile_recurrence(
+    compiler: Compiler, recurrence: Recurrence, loc: Loc, run: RunDays, start: FirstDay, zone_name: Getter
+) -> Expand:
+    """Compile a `recur` rule for the days of a run. `zone_name`: the time zone of a row's events."""
     spot = ValuePosition((*loc, "recur"))
     when = None if recurrence.when is None else compiler.condition(recurrence.when, (*spot.loc, "when"))
     optional = spot.inner(may_be_empty=True)
@@ -296,6 +317,8 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
     rule = _compile_rule(compiler, recurrence, spot)
     excluded = lenient(_compile_date(compiler, recurrence.excluded, optional.inner("except")).get)
 
+    begins = nothing if recurrence.start is None else _compile_date(compiler, recurrence.start, spot.inner("from")).get
+
     def pattern_of(row: RowState, first: date) -> DayPattern:
         last = max(_read_days(until, row), default=None)
         if last is not None and last < first:
@@ -304,7 +327,10 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
             raise Refusal(ReasonCode.END_BEFORE_START, hint, found=last.isoformat(), step="recur", particulars=days)
         if last is None and recurrence.horizon is None:
             raise Refusal(ReasonCode.REQUIRED, "a last day is needed, or a horizon in the mapping", step="recur")
-        return DayPattern(first, last, rule(row), _read_days(excluded, row), _read_days(extra, row))
+        zone = _zone_of(zone_name, row)
+        return DayPattern(
+            first, last, _first_time(begins(row), zone), rule(row), _read_days(excluded, row, zone), _read_days(extra, row, zone)
+        )
 
     def expand(row: RowState) -> list[RowState]:
         row.day = STAND_IN
@@ -390,13 +416,32 @@ def _compile_date(compiler: Compiler, value: Value | None, spot: ValuePosition) 
     return compiled
 
 
-def _read_days(get: Getter, row: RowState) -> frozenset[date]:
-    return frozenset(map(_read_day, as_list(get(row))))
+def _zone_of(zone_name: Getter, row: RowState) -> ZoneInfo | None:
+    """Return the zone of a row's events, None if it cannot be read: the payload says why."""
+    try:
+        return find_zone(str(zone_name(row) or ""))
+    except Refusal:
+        return None
 
 
-def _read_day(value: Any) -> date:
+def _first_time(value: Any, zone: ZoneInfo | None) -> datetime | None:
+    """Return the time of day at which the first event begins, in its zone; None if `from` is a day, or the zone is unknown."""
+    found = min((one for one in as_list(value) if isinstance(one, datetime)), default=None)
+    if found is None or zone is None:
+        return None
+    return found.astimezone(zone) if found.tzinfo else found.replace(tzinfo=zone)
+
+
+def _read_days(get: Getter, row: RowState, zone: ZoneInfo | None = None) -> frozenset[date]:
+    """Read the days of a value; those of moments in `zone`, if it is known."""
+    return frozenset(_read_day(value, zone) for value in as_list(get(row)))
+
+
+def _read_day(value: Any, zone: ZoneInfo | None) -> date:
+    if isinstance(value, datetime):
+        return (value.astimezone(zone) if zone and value.tzinfo else value).date()
     if isinstance(value, date):
-        return value.date() if isinstance(value, datetime) else value
+        return value
     try:
         return date.fromisoformat(str(value).strip())
     except ValueError:

@@ -45,7 +45,8 @@ from mappings.yaml.loader import parse_feed
 _MOST_MAPPED = 40
 _NUMBER = re.compile(r"#\d+$")
 """The number of a column among those with one name: `Name#2`."""
-_UID = '"UID" is a calendar\'s own identifier; RECURRENCE-ID distinguishes a changed day of a series from the series'
+_UID = "UID identifies an event, and RECURRENCE-ID an occurrence of its series, also if it is moved"
+_NO_UID = "the events have no UID: where a title or a start is edited, the row looks new"
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
 _ENDS = "an all-day DTEND is the first day after the event"
 _NO_DATES = "no column holds dates: every row is rejected until you name one"
@@ -71,7 +72,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
 
     `zone` (an IANA name) and `order` (`day` or `month` first) are given by the author; "" leaves them to evidence.
     """
-    is_calendar = sample.source.kind == "ics"
+    is_calendar, calendar_key = sample.source.kind == "ics", ""
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
     columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
     roles = guess_roles(columns)
@@ -84,7 +85,8 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
     times, time_guesses = _read_times(roles, columns, order)
     if is_calendar:
-        guesses = [Guess("key", "UID", "sure", _UID), Guess("endAt", "DTEND", "sure", _ENDS)]
+        calendar_key, key_guess = _calendar_key(sample.rows)
+        guesses = [key_guess, Guess("endAt", "DTEND", "sure", _ENDS)]
         guesses += [] if zone else [Guess("timezone", "", "unsure", _NO_ZONE)]
     else:
         guesses = [key_guess, *([] if zone else [_zone_guess(roles.get(Role.ZONE), clocks)]), *time_guesses]
@@ -125,6 +127,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         why=sample.source.why,
         required=list(dict.fromkeys(holder(column.name) for column in (*key, played["title"], played["start"]) if column)),
         key=key,
+        calendar_key=calendar_key,
         times=dict.fromkeys(("days", *_NAMES.values())) | times,
         words=played["title"] or columns[0],
         clocks=clocks,
@@ -158,6 +161,20 @@ def _private_guess(column: Column) -> Guess:
     rows = sum(column.counts[text] for text in column.hidden)
     why = f'"{column.name}" says which events are private or hidden; {rows:,} of {len(column.cells):,} rows are, and left out'
     return Guess("private", column.name, "likely", why)
+
+
+def _calendar_key(rows: Sequence[Mapping[str, str]]) -> tuple[str, Guess]:
+    """Return the key of a calendar as the file writes it, with its evidence."""
+    known = Counter((row.get("UID", ""), row.get("RECURRENCE-ID", "")) for row in rows if row.get("UID", ""))
+    if not known:
+        return "[DTSTART, SUMMARY]", Guess("key", "DTSTART, SUMMARY", "unsure", _NO_UID)
+    surety: Surety = "sure"
+    why = _UID
+    if lacking := len(rows) - known.total():
+        why, surety = f"{lacking:,} of {len(rows):,} events have no UID, and are rejected: ask the partner for one", "unsure"
+    elif shared := sum(number for number in known.values() if number > 1):
+        why, surety = f"{shared:,} of {len(rows):,} events share their UID with others: ask the partner for one each", "unsure"
+    return "[UID, {column: RECURRENCE-ID, optional: true}]", Guess("key", "UID", surety, why)
 
 
 def _names_alike(columns: Sequence[str]) -> Iterator[Guess]:

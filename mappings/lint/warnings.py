@@ -44,11 +44,37 @@ def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
             hint = "anyone who reads this file can use it: ask for an address without one, or fetch the file beforehand"
             yield MappingProblem(loc, "this address contains a secret", hint)
     yield from _unused_names(document)
+    yield from _weak_series(document)
     for part in ("let", "event"):
         for loc, node in walk(document.get(part), (part,)):
             yield from _fill_ins(node, loc)
             if isinstance(node, dict):
                 yield from _weak_block(node, loc)
+
+
+_OF_SERIES = frozenset({"RRULE", "RDATE", "EXDATE", "EXRULE"})
+_OCCURRENCE = "key: [UID, {column: RECURRENCE-ID, optional: true}]"
+
+
+def _weak_series(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
+    """Yield a warning for each place that expands a calendar's series again, or gives its occurrences one key."""
+    source, key = document.get("source"), document.get("key")
+    if not isinstance(source, dict) or source.get("kind") != "ics":
+        return
+    if isinstance(key, list) and "UID" in key and not any("RECURRENCE-ID" in map(str, _words(part)) for part in key):
+        yield MappingProblem(("key",), "all occurrences of a series have this key", f"write {_OCCURRENCE}")
+    rules = document.get("rows")
+    for place, rule in enumerate(rules if isinstance(rules, list) else ()):
+        if isinstance(rule, dict) and "recur" in rule and _OF_SERIES & {str(word) for word in _words(rule)}:
+            message = "each occurrence of a series is a row of its own: RRULE, RDATE and EXDATE are always empty"
+            day = "startAt: {at: {day: {from: DTSTART, do: [{iso: wall}]}, zone: $zone}}"
+            hint = f"leave this rule out: source: {{series: {{from: -30d, to: 365d}}}}, {_OCCURRENCE}, {day}"
+            yield MappingProblem(("rows", place), message, hint)
+
+
+def _words(node: object) -> Iterator[object]:
+    """Yield the texts in a part of a document."""
+    yield from (inner for _, inner in walk(node, ()) if not isinstance(inner, dict | list))
 
 
 def without_secrets(text: str) -> str:

@@ -338,6 +338,35 @@ def test_a_calendar_is_drafted_with_its_zones_its_series_and_its_exclusive_ends(
     assert [row["skipped"] for row in rows if "skipped" in row] == ["cancelled"]
 
 
+@pytest.mark.parametrize(
+    ("events", "key", "surety"),
+    [
+        (
+            [("UID:1", "DTSTART:20300601T170000Z"), ("UID:2", "DTSTART:20300602T170000Z")],
+            "[UID, {column: RECURRENCE-ID, optional: true}]",
+            "sure",
+        ),
+        ([("DTSTART:20300601T170000Z",), ("DTSTART:20300602T170000Z",)], "[DTSTART, SUMMARY]", "unsure"),
+        (
+            [("UID:1", "DTSTART:20300601T170000Z"), ("DTSTART:20300602T170000Z",)],
+            "[UID, {column: RECURRENCE-ID, optional: true}]",
+            "unsure",
+        ),
+        (
+            [("UID:1", "DTSTART:20300601T170000Z"), ("UID:1", "DTSTART:20300602T170000Z")],
+            "[UID, {column: RECURRENCE-ID, optional: true}]",
+            "unsure",
+        ),
+    ],
+)
+def test_the_uid_of_a_calendar_is_a_sure_key_only_if_each_event_has_its_own(
+    desk: Desk, events: list[tuple[str, ...]], key: str, surety: str
+) -> None:
+    _, said = drafted(desk, written(desk, "office.ics", calendar(*events)), "--zone", "Europe/Berlin")
+    assert f"key: {key}" in text_of(desk)
+    assert guess(said, "key")["surety"] == surety
+
+
 def test_a_value_merged_over_several_rows_is_meant_for_each(desk: Desk) -> None:
     with xlsxwriter.Workbook(desk.folder / "plan.xlsx") as workbook:
         page = workbook.add_worksheet("Repertuar")

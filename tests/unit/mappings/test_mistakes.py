@@ -374,6 +374,16 @@ def test_a_misspelt_column_of_an_example_is_warned_about(build: Build) -> None:
     assert any("the feed has no examples" in str(one) for one in build().warnings)
 
 
+def test_a_mapping_that_expands_a_calendar_again_gets_the_new_lines(tmp_path: Path) -> None:
+    rule = "rows:\n  - recur: {when: {column: RRULE, is: present}, from: $d, rrule: {from: RRULE}, horizon: 9d}\n"
+    let = "let: {d: {from: DTSTART, do: [{characters: 1, to: 10}, {iso: date}]}}\n"
+    head = HEAD.replace("{kind: csv, path: sample.csv}", "{kind: ics, path: a.ics}").replace("[ID]", "[UID]")
+    found = [str(one) for one in parse_feed(head + let + rule + EVENT, tmp_path / "sample.yaml").warnings]
+    assert any("3:6: all occurrences of a series have this key, write key: [UID, {column: RECURRENCE-ID" in one for one in found)
+    (repeated,) = [one for one in found if "each occurrence of a series is a row of its own" in one]
+    assert "leave this rule out: source: {series: {from: -30d, to: 365d}}" in repeated
+
+
 @pytest.mark.parametrize(
     "path",
     ["https://user:geheim42@partner.example/a.csv", "https://partner.example/a.csv?token=geheim42", "sftp://u:geheim42@h/a.csv"],

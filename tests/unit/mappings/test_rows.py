@@ -46,12 +46,20 @@ LATE = """  - skip: {value: $day, after: "2026-05-11"}
 """
 EARLY = "  - skip: {value: $day, before: '2026-05-04'}\n    because: too early\n"
 WINDOW = "  - window: {past: skip, horizon: 30d}\n"
+MOMENTS = """  - recur:
+      from: {at: {day: $first, clock: "18:00", zone: Europe/Lisbon}}
+      rrule: {from: RRULE}
+      except: {from: NOT, do: [{iso: moment}], on_empty: omit}
+      extra: {from: ALSO, do: [{iso: moment}], on_empty: omit}
+      horizon: 400d
+"""
 RULES = {
     "recur": RECUR,
     "horizon": HORIZON,
     "at_most": RECUR + "      at_most: 2\n",
     "nth": "  - recur: {from: $first, until: $last, weekdays: MO, nth: {from: NTH, do: [{split: ','}]}}\n",
     "rrule": "  - recur: {from: $first, until: $last, rrule: {from: RRULE}}\n",
+    "moments": MOMENTS,
     "late": RECUR + LATE,
     "early": EARLY + RECUR,
     "skip": "  - skip: {column: KIND, equals: online}\n    because: online only\n",
@@ -94,6 +102,10 @@ at_most | EMPTY => 1 too_many
 nth | FIRST: 2026-05-01, LAST: 2026-07-31, NTH: "1,-1" => 05-04; 05-25; 06-01; 06-29; 07-06; 07-27 | NTH: 6 => 1 not_accepted
 rrule | FIRST: 2026-05-01, LAST: 2026-07-31, RRULE: FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;COUNT=3 => 05-01; 05-15; 05-29
 rrule | RRULE: FREQ=HOURLY => 1 not_a_date
+moments | RRULE: FREQ=WEEKLY;UNTIL=20260518T170000Z => 05-04; 05-11; 05-18
+moments | RRULE: FREQ=WEEKLY;UNTIL=20260518T165959Z => 05-04; 05-11
+moments | RRULE: FREQ=WEEKLY;UNTIL=20260517, ALSO: 2026-05-19T23:30:00Z => 05-04; 05-11; 05-20
+moments | RRULE: FREQ=WEEKLY;UNTIL=20260518T170000Z, NOT: 2026-05-10T23:30:00Z => 05-04; 05-18
 late | EMPTY => 05-04 assertion; 05-08; 05-11; 05-15 later in May; 05-18 later in May | FIRST: soon => 1 not_a_date FIRST
 early | FIRST: 2026-05-03 => 1 too early
 """)

@@ -32,7 +32,7 @@ from mappings.lookup_table import Table, TableError
 from mappings.patterns import PatternError, compile_pattern
 from mappings.positions import Block
 from mappings.reasons import did_you_mean
-from mappings.zones import find_zone, zone_names
+from mappings.zones import find_zone, zone_hint
 
 _DURATION = re.compile("".join(rf"(?:(?P<{unit}>\d+){unit[0]})?" for unit in ("weeks", "days", "hours", "minutes", "seconds")))
 
@@ -117,7 +117,7 @@ def parse_pattern(text: str) -> str:
 def parse_zone(name: str) -> str:
     """Check an IANA zone name, and return it; bare offsets and abbreviations are refused."""
     if find_zone(name) is None:
-        raise mistake(f'"{name}" is not a time zone', did_you_mean(name, zone_names()) or 'write it like "Europe/Lisbon"')
+        raise mistake(f'"{name}" is not a time zone', zone_hint(name))
     return name
 
 

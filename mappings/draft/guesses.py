@@ -18,11 +18,9 @@ from babel import Locale
 from babel.core import get_global
 
 from mappings.draft.privacy import hidden_texts
-from mappings.draft.times import LANGUAGES, ColumnTimes, find_times
-from mappings.reasons import Refusal
+from mappings.draft.times import ColumnTimes, find_times
 from mappings.steps.lookups import LOCAL, country_codes, same_country
-from mappings.steps.zones import read_zone
-from mappings.zones import zone_table
+from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
 
 
 class Role(StrEnum):
@@ -293,10 +291,7 @@ _is_day = _holds("date", "datetime", "moment", "dates", "date_range")
 
 def _is_zone(column: Column) -> bool:
     """Return whether the step `zone` can read the cells."""
-    try:
-        return bool(column.filled) and all(read_zone(text) for text in list(column.counts)[:_FEW])
-    except Refusal:
-        return False
+    return bool(column.filled) and all(map(zone_named, list(column.counts)[:_FEW]))
 
 
 def _is_picture(column: Column) -> bool:
@@ -545,8 +540,8 @@ def _by_country(column: Column) -> ZoneGuess | None:
 
 
 def _by_city(column: Column) -> ZoneGuess | None:
-    cities = _cities()
-    known = {text: zone for text in column.counts if (zone := cities.get(same_country(text.partition(",")[0])))}
+    cities = zone_cities()
+    known = {text: zone for text in column.counts if (zone := cities.get(same_place(text.partition(",")[0])))}
     rows = sum(column.counts[text] for text in known)
     if len(set(known.values())) != 1 or rows * 20 < len(column.filled):
         return None
@@ -575,17 +570,6 @@ def _countries() -> Mapping[str, str]:
         if _WHOLE_COUNTRY.match("".join(comment)):
             main.setdefault(code, zone)
     return {code: each[0] for code, each in zones.items() if len(each) == 1} | main
-
-
-@lru_cache(maxsize=1)
-def _cities() -> Mapping[str, str]:
-    """Return the zones named after a city, by the city's names in many languages; ambiguous names are left out."""
-    found: dict[str, set[str]] = {}
-    for zone in {line.split("\t")[2] for line in zone_table("zone.tab")}:
-        names = [Locale.parse(language).time_zones.get(zone, {}).get("city") for language in LANGUAGES]
-        for name in [zone.rpartition("/")[2].replace("_", " "), *filter(None, names)]:
-            found.setdefault(same_country(name), set()).add(zone)
-    return {name: min(each) for name, each in found.items() if len(each) == 1}
 
 
 def _shortened(texts: Iterable[str]) -> str:

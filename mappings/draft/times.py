@@ -21,8 +21,8 @@ from mappings.steps.formats import (
     span_format,
 )
 from mappings.steps.times import read_clock_span
+from mappings.zones import LANGUAGES
 
-LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d."),
     *(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y")),

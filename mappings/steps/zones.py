@@ -4,20 +4,18 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache, partial
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from babel.core import get_global
 from pydantic import Field
 
-from mappings.lookup_table import SPACES
-from mappings.reasons import ReasonCode, Refusal, did_you_mean
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import Duration, Switch, Zone
-from mappings.zones import find_zone, zone_names, zone_table
+from mappings.zones import find_zone, zone_hint, zone_named
 
 Gap = Literal["reject", "later", "earlier"]
 Overlap = Literal["reject", "earlier", "later"]
@@ -171,47 +169,22 @@ class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, 
         return "a day alone has no time of day" if kind is Kind.DATE else super().misfit(kind)
 
 
-_ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
-"""Names that the database keeps for old programs; readers disagree whether they include summer time."""
-_UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
-
-
 @plain_step("zone", Family.MOMENTS)
 def read_zone(text: str) -> str:
     """Parse a zone's name, ignoring case; old names and Windows names are converted to today's IANA names.
 
-    Abbreviations (EST) and bare offsets (UTC+2) are refused: they do not determine summer time.
+    A name that Windows shows is read if the places in it have one time all year. Abbreviations (EST) and bare offsets (UTC+2)
+    are refused: they do not determine summer time.
 
     Examples:
         zone: "US/Eastern" -> "America/New_York"
         zone: "asia/calcutta " -> "Asia/Kolkata"
         zone: "Eastern Standard Time" -> "America/New_York"
+        zone: "(UTC+01:00) Amsterdam, Berlin, Bern, Rome, Stockholm, Vienna" -> "Europe/Berlin"
         zone: "EST" -> not_a_zone
         zone: "UTC+2" -> not_a_zone
     """
-    found = _known_names().get(_folded(text))
-    if found is None:
-        near = did_you_mean(text, zone_names()) if "/" in text else ""
-        raise Refusal(ReasonCode.NOT_A_ZONE, near or "expected an IANA zone such as Europe/Lisbon")
+    found = zone_named(text)
+    if not found:
+        raise Refusal(ReasonCode.NOT_A_ZONE, zone_hint(text))
     return found
-
-
-def _folded(name: str) -> str:
-    return name.strip(SPACES).casefold().replace(" ", "_")
-
-
-@lru_cache(maxsize=1)
-def _known_names() -> Mapping[str, str]:
-    """Return today's zone for each folded name: a place listed in zone.tab keeps its own name, other links are followed."""
-    places = {line.split("\t")[2] for line in zone_table("zone.tab")}
-    lines = [line.split() for line in zone_table("tzdata.zi")]
-    links = {parts[2]: parts[1] for parts in lines if parts[0] == "L"}
-    names = links.keys() | {parts[1] for parts in lines if parts[0] == "Z"}
-    todays: dict[str, str] = {}
-    for name in names - _ABBREVIATIONS:
-        today = name
-        while today not in places and today in links:
-            today = links[today]
-        todays[name] = "UTC" if today in _UTC else today
-    windows = {name: todays.get(iana, iana) for name, iana in get_global("windows_zone_mapping").items()}
-    return {_folded(name): today for name, today in (windows | todays).items()}

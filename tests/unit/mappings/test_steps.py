@@ -150,6 +150,20 @@ fix_mojibake | «CAFÉ» ~ “MANHÔ ~ Niño Ã ~ naïve ~ CafÃ© in Łódź =>
 zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york => America/New_York | Japan => Asia/Tokyo
 zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
 zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
+zone | W. Europe Standard Time ~ "W. Europe Standard Time" => Europe/Berlin
+zone | (UTC+01:00) Amsterdam, Berlin, Bern, Rom, Stockholm, Wien => Europe/Berlin
+zone | (GMT+01.00) Sarajevo/Warsaw/Zagreb ~ Central European Standard Time => Europe/Warsaw
+zone | (UTC-05:00) Eastern Time (US & Canada) ~ (GMT -0500) Eastern Time (US & Canada) => America/New_York
+zone | (UTC) Dublin, Edinburgh, Lisbon, London ~ (GMT) Greenwich Mean Time : Dublin, Edinburgh, Lisbon, London => Europe/London
+zone | tzone://Microsoft/Utc ~ (UTC) Coordinated Universal Time => UTC | (UTC+02:00) Athens, Bucharest => Europe/Bucharest
+zone | /freeassociation.sourceforge.net/Tzfile/Europe/Berlin ~ /mozilla.org/20050126_1/Europe/Berlin => Europe/Berlin
+zone | posix/Europe/Vaduz => Europe/Vaduz | /x.org/America/Argentina/Buenos_Aires => America/Argentina/Buenos_Aires
+zone | (UTC-06:00) Amsterdam, Berlin ~ (UTC+08:00) Beijing, Hong Kong, Urumqi ~ (UTC-07:00) Chihuahua, La Paz => ! places
+zone | (UTC-03:00) Somewhere => ! places | GMT +0100 (Standard) / GMT +0200 (Daylight) => ! an offset alone
+zone | Warszawa ~ Europe/Warszawa ~ Warsaw, Poland ~ Varsovie ~ Warsow => ! did you mean "Europe/Warsaw"?
+zone | tzone://Microsoft/Custom ~ /Europe/CUSTOM ~ Europe/München ~ Western/Central Europe ~ S => ! expected an IANA zone such as
+zone | custom_America/New_York => ! did you mean "America/New_York"? | Europe/Cuba => ! not_a_zone
+zone | Europa/Praga => ! did you mean "Europe/Prague"?
 {country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! did you mean "Germany"?
 {country: [en, de, pt, local]} | schweiz ~ suisse ~ ch ~ che => CH | de ~ deu => DE | pt ~ prt => PT | gb ~ gbr => GB
 {country: [en, de, pt, local]} | ci ~ civ => CI | kr ~ kor => KR | us ~ usa => US | ie ~ irl => IE

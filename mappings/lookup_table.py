@@ -15,7 +15,8 @@ from typing import Literal
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
 """Every Unicode space, and the invisible characters."""
-_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_ORDINARY = {0x2010: "-", 0x2011: "-", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
+"""The ordinary signs for the hyphens that are not ASCII, and for full-width signs."""
 _VARIANTS = frozenset(map(chr, (0x034F, *range(0x180B, 0x180E), *range(0xFE00, 0xFE10))))
 """Marks without a width of their own that Unicode does not count as format characters."""
 Ignorable = Literal["case", "accents", "spaces", "punctuation"]
@@ -28,9 +29,9 @@ def plain(text: str) -> str:
     """Return a text as it is to be parsed for a date, time or number; cells and keys stay as they are.
 
     Without format characters (Unicode's category Cf: zero-width, directional, soft hyphens) and variation selectors; every
-    space within a line is a plain one, every digit one of ASCII, and a full-width sign the ordinary one.
+    space within a line is a plain one, every digit one of ASCII, and each hyphen and full-width sign the ordinary one.
     """
-    return text if text.isascii() else "".join(map(_plain, text)).translate(_FULL_WIDTH)
+    return text if text.isascii() else "".join(map(_plain, text)).translate(_ORDINARY)
 
 
 def _plain(char: str) -> str:

@@ -32,7 +32,7 @@ from mappings.compiler.base import (
     present,
     required,
 )
-from mappings.lookup_table import normaliser
+from mappings.lookup_table import normaliser, plain
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
@@ -185,7 +185,7 @@ def _is_earlier(one: Any, other: Any) -> bool:
 
 def _as_number(value: Any) -> Decimal:
     try:
-        number = Decimal(value if isinstance(value, int | Decimal) else str(value).strip())
+        number = Decimal(value if isinstance(value, int | Decimal) else plain(str(value)).strip())
     except InvalidOperation:
         number = Decimal("nan")
     if number.is_finite():

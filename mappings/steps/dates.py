@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from mappings.lookup_table import SPACES
+from mappings.lookup_table import SPACES, plain
 from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.formats import (
     EARLIEST_YEAR,
@@ -258,10 +258,10 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
 
     def function(self) -> Run:
         forms = self._spans()
-        cut = re.compile("|".join(re.escape(separator) for separator in sorted(self.by, key=len, reverse=True)))
+        cut = re.compile("|".join(re.escape(separator) for separator in sorted(map(plain, self.by), key=len, reverse=True)))
 
         def dates(text: str) -> list[Any]:
-            texts = [part for part in (part.strip(SPACES) for part in cut.split(text)) if part]
+            texts = [part for part in (part.strip(SPACES) for part in cut.split(plain(text))) if part]
             if len(texts) > _MOST:
                 raise Refusal(ReasonCode.NOT_A_DATE, f"at most {_MOST} days are allowed in one cell")
             tried: list[list[Any]] = []

@@ -20,7 +20,7 @@ from babel import Locale, UnknownLocaleError
 from babel.dates import get_day_names, get_month_names, get_period_names
 from pydantic import Field
 
-from mappings.lookup_table import SPACES
+from mappings.lookup_table import SPACES, plain
 from mappings.reasons import Detail, Particular, ReasonCode, Refusal
 from mappings.zones import DAY_END, EndOfDay
 
@@ -46,6 +46,12 @@ EARLIEST_YEAR = 1900
 """Earlier years are typing errors (0026), and zones had no offsets of whole minutes."""
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EXAMPLES_SHOWN = 3
+ZERO_DAY = re.compile(
+    r"(?:1899-12-3[01]|(?:12[-/.]3[01]|3[01][-/.]12)[-/.]1899|1900-01-0[01]|0?[01][-/.]0?[01][-/.]1900)[T ]\s*(?=\d)"
+)
+"""The day from which Access, Excel and SQL Server count; they write it before a time of day alone."""
+DASHES = "-‒–—―−~∼〜"
+"""Signs of a range: between its start and end, or behind a start without an end. `plain` converts other hyphens to these."""
 _Values = dict[str, Any]
 """The parsed value of each directive: a number, or the zone for `z`."""
 DayEnd = Annotated[
@@ -81,7 +87,7 @@ def _calendar_names(letter: str, context: Literal["stand-alone", "format"], lang
 
 
 @lru_cache(maxsize=256)
-def _names_of(letter: str, language: str) -> dict[str, int]:
+def names_of(letter: str, language: str) -> dict[str, int]:
     """Return the meaning of a directive's words (`B`, `b`, `A`, `a` or `p`): the month, the weekday from 0, the hours to add."""
     found: dict[str, int] = {}
     if letter == "p":
@@ -97,7 +103,7 @@ def _names_of(letter: str, language: str) -> dict[str, int]:
 
 def _fold(word: str) -> str:
     """Return a word folded for comparison: without case, and without the dot of the Turkish i, which changes with case."""
-    return unicodedata.normalize("NFC", word).casefold().replace("i\u0307", "i").replace("ı", "i")
+    return unicodedata.normalize("NFC", plain(word)).casefold().replace("i\u0307", "i").replace("ı", "i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     for both in ({"H", "I"}, {"H", "p"}, {"Y", "y"}, {"B", "b"}, {"m", "B"}, {"m", "b"}):
         if both <= set(parts):
             raise FormatError(f'the format "{spelling}" has {" and ".join("%" + part for part in sorted(both))} at once')
-    names = {part: _names_of(part, language) for part in parts if part in _NAMES}
+    names = {part: names_of(part, language) for part in parts if part in _NAMES}
     pattern = re.compile("".join(_pattern(piece, names) for piece in pieces), re.IGNORECASE)
     return Format(spelling, pattern, names, frozenset(parts), "".join(_example(piece, language) for piece in pieces))
 
@@ -158,7 +164,7 @@ def _pattern(piece: str, names: Mapping[str, Mapping[str, int]]) -> str:
     if piece.isspace():
         return r"\s+"
     if not piece.startswith("%"):
-        return re.escape(unicodedata.normalize("NFC", piece))
+        return re.escape(unicodedata.normalize("NFC", plain(piece)))
     if letter in names:
         longest_first = sorted(names[letter], key=len, reverse=True)
         return f"(?P<{letter}>{'|'.join(map(re.escape, longest_first))})"
@@ -173,7 +179,7 @@ def _example(piece: str, language: str) -> str:
         case "%A" | "%a":
             return _calendar_names(piece[1], "format", language)[_EXAMPLE.weekday()]
         case "%p":
-            return next((name for name, hours in _names_of("p", language).items() if hours and not name.isascii()), "PM")
+            return next((name for name, hours in names_of("p", language).items() if hours and not name.isascii()), "PM")
         case "%z":
             return "+01:00"
         case _:
@@ -284,7 +290,8 @@ def read_first(reads: Iterable[Callable[[str], Any]], code: ReasonCode, examples
 
     @lru_cache(maxsize=4096)
     def value(text: str) -> Any:
-        text = text.strip(SPACES)
+        text = plain(text).strip(SPACES)
+        text = text if code is not ReasonCode.NOT_A_TIME else ZERO_DAY.sub("", text)
         try:
             for read in readers:
                 if (found := read(text)) is not None:
@@ -311,7 +318,7 @@ def misread(text: str, code: ReasonCode, examples: Iterable[str]) -> Refusal:
 _LONGEST = 200
 BETWEEN_WORDS = "to, till, until, bis, a, à, au, al, até, ao, do, tot, t/m, til, и, до, and, und, et, y, e, i"
 OPENING_WORDS = "from, between, vom, von, du, de, del, dal, van, od, desde, entre, fra, с, от"
-_BETWEEN = re.compile(rf"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:{BETWEEN_WORDS.replace(', ', '|')})\s+", re.IGNORECASE)
+_BETWEEN = re.compile(rf"\s*[{DASHES}→]\s*|\s+(?:{BETWEEN_WORDS.replace(', ', '|')})\s+", re.IGNORECASE)
 _OPENING = re.compile(rf"(?:{OPENING_WORDS.replace(', ', '|')})\s+(?=\S)", re.IGNORECASE)
 
 

@@ -17,14 +17,14 @@ import yaml
 from babel.core import get_global
 from pydantic import Field, field_validator
 
-from mappings.lookup_table import normaliser
+from mappings.lookup_table import SPACES, normaliser, plain
 from mappings.reasons import Detail, ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Ignore, Kind, Run, Step
 from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 
 _SHAPES = {
-    ".": re.compile(r"[+-]?(?:\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+|\d+)(?:\.\d+)?", re.ASCII),
-    ",": re.compile(r"[+-]?(?:\d{1,3}(?:[.\u00a0\u202f' ]\d{3})+|\d+)(?:,\d+)?", re.ASCII),
+    ".": re.compile(r"[+-]?(?:\d{1,3}(?:[,' ]\d{3})+|\d+)(?:\.\d+)?", re.ASCII),
+    ",": re.compile(r"[+-]?(?:\d{1,3}(?:[.' ]\d{3})+|\d+)(?:,\d+)?", re.ASCII),
 }
 _LONGEST = 40
 
@@ -40,7 +40,7 @@ class Number(Step, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
     decimal_sign: Literal[".", ","] = Field(alias="number", description="The sign before the decimals.")
 
     def apply(self, text: str) -> Decimal:
-        text = text.strip()
+        text = plain(text).strip(SPACES)
         if len(text) > _LONGEST or not _SHAPES[self.decimal_sign].fullmatch(text):
             example = f"1250{self.decimal_sign}50"
             raise Refusal(ReasonCode.NOT_A_NUMBER, f"expected a number like {example}", particulars={"example": example})
@@ -71,7 +71,7 @@ CURRENCY_CODES = frozenset(code for code, _, end, is_tender in _USES if is_tende
 """ISO 4217 codes from the CLDR, without funds, metals and codes for testing."""
 Sign = Literal[".", ",", "either"]
 _LONGEST_PRICE = 2_000
-_NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
+_NUMBER = r"\d{1,9}(?:(?:[.,'’]|\s(?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
 _AMOUNT = re.compile(r"(?P<whole>\d{1,3}(?P<group>[.,' ])\d{3}(?:(?P=group)\d{3})*|\d+)(?:(?P<sign>[.,])(?P<decimals>\d{1,2}))?")
 _Token = tuple[str, str]
 """The kind of a token, by its group in the scanner, and its text."""
@@ -119,14 +119,14 @@ def _with_units(tokens: Sequence[_Token]) -> list[_Number]:
 
 
 def _read_amount(digits: str, sign: Sign, currency: str | None) -> Decimal:
-    plain = digits.rstrip(".,-–—").replace("\u00a0", " ").replace("\u202f", " ").replace("’", "'")
-    found = _AMOUNT.fullmatch(plain)
+    written = digits.rstrip(".,-–—").replace("’", "'")
+    found = _AMOUNT.fullmatch(written)
     if found is None or (found["sign"] and (found["sign"] == found["group"] or sign not in ("either", found["sign"]))):
         raise _not_a_price(f"{digits} is not a number as prices are written: expected 1250, 12.50 or 12,50")
     group, whole = found["group"], re.sub(r"\D", "", found["whole"])
     if found["sign"]:
         return Decimal(f"{whole}.{found['decimals']}")
-    may_be_decimals = plain.count(group) == 1 if group and sign == "either" else group == sign
+    may_be_decimals = written.count(group) == 1 if group and sign == "either" else group == sign
     if group in (".", ",") and may_be_decimals and currency not in _vocabulary()["whole_only"]:
         raise _not_a_price(f"{digits} may be two numbers: write it without the sign, or with two decimals")
     return Decimal(whole)
@@ -223,7 +223,7 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         def parts(text: str) -> dict[str, Any]:
             if len(text) > _LONGEST_PRICE:
                 raise Refusal(ReasonCode.TOO_LONG, f"expected a price of at most {_LONGEST_PRICE} characters")
-            price = self._read([(str(found.lastgroup), found[0]) for found in scan(text)])
+            price = self._read([(str(found.lastgroup), found[0]) for found in scan(plain(text))])
             return {name: part for name, part in price.items() if part is not None and name in take}
 
         if len(take) == 1:

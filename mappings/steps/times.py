@@ -18,24 +18,26 @@ from pydantic import Field
 
 from mappings.lookup_table import SPACES
 from mappings.reasons import Detail, ReasonCode, Refusal
-from mappings.steps.formats import DayEnd, NotRealError, check_year, day_end, read_first, real_day, zone_of
+from mappings.steps.formats import DASHES, DayEnd, NotRealError, check_year, day_end, names_of, read_first, real_day, zone_of
 from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import OneOrMany
 from mappings.zones import EndOfDay, TimeOfDay
 
 _LONGEST = 60
+_EARLY = {name: hours for language in ("ja", "ko", "zh") for name, hours in names_of("p", language).items()}
+"""The words for AM and PM that precede the hour, with the hours to add."""
 _WRITTEN = re.compile(
     r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
-    r"(?P<hour>[0-9]{1,2})"
+    rf"(?:(?P<early>{'|'.join(map(re.escape, _EARLY))})\s?)?(?P<hour>[0-9]{{1,2}})"
     r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))?\s?"
-    r"(?:(?P<unit>hrs|hs|h|uhr|uur|時|시|点)(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?)?\s?"
-    r"(?P<half>am|pm|a\.m\.|p\.m\.)?",
+    r"(?:(?P<unit>hrs|hs|h|uhr|uur|時|시|点|點)(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?)?\s?"
+    rf"(?P<half>am|pm|a\.\s?m\.|p\.\s?m\.)?(?P<open>\s?[{DASHES}])?",
     re.IGNORECASE,
 )
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
 _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medianoche", "meia-noite", "mezzanotte", "północ"))
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
-_BETWEEN = re.compile(rf"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:{BETWEEN_CLOCKS.replace(', ', '|')})\s+", re.IGNORECASE)
+_BETWEEN = re.compile(rf"\s*[{DASHES}→]\s*|\s+(?:{BETWEEN_CLOCKS.replace(', ', '|')})\s+", re.IGNORECASE)
 _OPENING = re.compile(r"\A(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
 _NO_SUCH_CLOCK = "hours go from 0 to 23, minutes and seconds from 0 to 59, and a fraction follows seconds only"
 
@@ -44,13 +46,14 @@ _NO_SUCH_CLOCK = "hours go from 0 to 23, minutes and seconds from 0 to 59, and a
 class _Written:
     """A time of day as written. `half`: 0 or 12 hours to add, None without AM or PM.
 
-    `is_bare`: a number alone, which is an hour only in a range with a time.
+    `is_early`: AM or PM precedes the hour. `is_bare`: a number alone, which is an hour only in a range with a time.
     """
 
     hour: int
     minute: int = 0
     second: int = 0
     half: int | None = None
+    is_early: bool = False
     is_bare: bool = False
     is_word: bool = False
 
@@ -72,7 +75,8 @@ def read_clock_span(
 ) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Parse a range of two times (None: a single time); return None if it is not a range.
 
-    A start without AM or PM takes that of the end if it is then the earlier one; a bare hour beside a time is an hour.
+    A start without AM or PM takes that of the end if it is then the earlier one; likewise an end after AM or PM before the start.
+    A bare hour beside a time is an hour. A start may stand before a dash alone.
 
     Raises:
         NotRealError: as for `read_clock_words`, or one of the two times is ambiguous.
@@ -86,6 +90,8 @@ def read_clock_span(
     start, end = map(_parse, parts)
     if start is None or end is None or (start.is_bare and end.is_bare):
         return None
+    if start.is_early and end.half is None and end.hour <= 12 and _minutes(replace(end, half=start.half)) > _minutes(start):
+        end = replace(end, half=start.half)
     is_unclear = (start.is_bare and end.is_word) or (start.half is not None and end.half is None and end.hour <= 12)
     if start.half is None and end.half is not None and start.hour <= 12:
         start = replace(start, half=end.half)
@@ -104,12 +110,12 @@ def _parse(text: str) -> _Written | None:
     if folded in _NOON or folded in _MIDNIGHT:
         return _Written(12, half=12, is_word=True) if folded in _NOON else _Written(24, is_word=True)
     found = _WRITTEN.fullmatch(folded) if len(text) <= _LONGEST else None
-    if found is None or ((found["m1"] or found["m2"]) and found["m3"]):
+    if found is None or ((found["m1"] or found["m2"]) and found["m3"]) or (found["early"] and found["half"]):
         return None
     minute = found["m1"] or found["m2"] or found["m3"]
-    half = {"a": 0, "p": 12, "": None}[(found["half"] or "")[:1]]
-    is_bare = not (minute or found["unit"] or found["before"] or found["half"])
-    return _Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
+    half = {**_EARLY, "a": 0, "p": 12, "": None}[found["early"] or (found["half"] or "")[:1]]
+    is_bare = not (minute or found["unit"] or found["before"] or half is not None)
+    return _Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, bool(found["early"]), is_bare)
 
 
 def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDay:
@@ -139,6 +145,9 @@ class Clock(Step, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
         clock: "14h30" -> "14:30:00"
         clock: "19 Uhr" -> "19:00:00"
         clock: "kl. 19" -> "19:00:00"
+        clock: "오후 7:30" -> "19:30:00"
+        clock: "8:00~" -> "08:00:00"
+        clock: "12/30/1899 19:30:00" -> "19:30:00"
         clock: "noon" -> "12:00:00"
         {clock: any, day_end: next_day}: "midnight" -> "24:00:00"
         clock: "midnight" -> not_a_time
@@ -186,7 +195,7 @@ class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOC
 
 
 def _split_range(text: str) -> tuple[str, str]:
-    start, *ends = (part.strip(SPACES) for part in re.split("[–—〜～~-]", text))
+    start, *ends = (part.strip(SPACES) for part in re.split(f"[{DASHES}～]", text))
     if len(ends) > 1:
         raise Refusal(ReasonCode.NOT_A_TIME, "expected one start and one end, such as 19:00-20:30")
     return start, ends[0] if ends else ""

@@ -29,7 +29,14 @@ CLOCKS = cases("""
 {clock: any} | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00 | 25:00 => ! hours go from 0 to 23
 {clock: any} | 20:00 AM => ! AM and PM follow an hour from 1 to 12, not 20 | 19:60 => ! minutes and seconds from 0 to 59
 {clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! is not a time: write it like
-{clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ １９：００ ~ 19:00 (doors 18:30) => ! write it like
+{clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ 19:00 (doors 18:30) => ! write it like
+{clock: any} | 오후 7:30 ~ 오후 7시 30분 ~ 下午7:30 ~ 下午 7點30分 ~ 午後7時30分 ~ PM 7:30 => 19:30:00 | 오전 10:30 ~ 上午10:30 => 10:30:00
+{clock: any} | 오후 19:30 => ! AM and PM follow an hour from 1 to 12 | 오후 7:30 pm => ! write it like | 8:00~ ~ 8:00 ～ ~ 8:00 – => 08:00:00
+{clock: any} | １９：３０ ~ 19\u200b:\u00ad3\u20600\ufe0f ~ \u202d19:30\u202c ~ 7:30\u202fPM ~ 7:30\u2009\u2066p.m.\u2069 ~ ١٩:٣٠ => 19:30:00
+{clock: any} | 12/30/1899 19:30:00 ~ 1899-12-30 19:30:00 ~ 1899-12-30T19:30:00 ~ 30.12.1899 7:30 PM ~ 1/0/1900 19:30 => 19:30:00
+{clock: any} | 1899-12-30T19:30:00Z ~ 5/3/2027 19:30:00 ~ 12/30/1899 => ! write it like
+{time: "%H:%M:%S"} | 12/30/1899 19:30:00 ~ 1900-01-01 19:30:00 => 19:30:00
+{time: "%I:%M %p", locale: es} | 7:30 p.\u00a0m. ~ 7:30 p. m. => 19:30:00
 {clock: any, day_end: next_day} | 24:00 ~ 24h ~ 24.00 Uhr ~ midnight ~ Mitternacht ~ meia-noite => 24:00:00
 {clock: am_pm} | 19:30 ~ 7:30pm => 19:30:00 | 7:30 ~ 12:00 ~ kl. 9 => ! AM or PM
 {time: "%I:%M %p"} | 12:30 AM => 00:30:00 | 12:30 pm => 12:30:00
@@ -49,9 +56,11 @@ CLOCKS = cases("""
 {clock_range: WHICH, day_end: next_day} | 10am - noon => 10:00:00 to 12:00:00 | 7 to 9.30 pm => 19:00:00 to 21:30:00
 {clock_range: WHICH, day_end: next_day} | 19:10 => 19:10:00 to nothing | 7pm-midnight => 19:00:00 to 24:00:00
 {clock_range: WHICH, day_end: next_day} | 10〜17時 => 10:00:00 to 17:00:00
+{clock_range: WHICH, day_end: next_day} | 19:00- ~ 19:00~ => 19:00:00 to nothing | 19:00 ∼ 21:00 ~ １９：００～２１：００ => 19:00:00 to 21:00:00
+{clock_range: WHICH, day_end: next_day} | 오후 2~4시 ~ 下午2:00-4:00 => 14:00:00 to 16:00:00 | 오전 11시~1시 => ! does not say AM or PM
 {clock_range: WHICH, day_end: next_day} | 11-1pm ~ 8-midnight ~ 7pm-9 => ! does not say AM or PM
 {clock_range: WHICH, day_end: next_day} | 8-noon => ! one of the two does not say AM or PM: write it like 11am-1pm
-{clock_range: WHICH, day_end: next_day} | 7-9 ~ 19:00-20:00-21:00 ~ 19:00- ~ from 7 ~ TBA - 9pm => ! write it like
+{clock_range: WHICH, day_end: next_day} | 7-9 ~ 19:00-20:00-21:00 ~ ~21:00 ~ from 7 ~ TBA - 9pm => ! write it like
 """)
 STAMPS = cases("""
 {iso: moment} | 2026-07-01T18:00:00+01:00 ~ 2026-07-01 18:00:00+01 ~ 2026-07-01T18:00:00+0100 => 2026-07-01T18:00:00+01:00
@@ -86,7 +95,7 @@ DAYS = cases("""
 {date: "%Y-%m-%d"} | \u00a02026-07-01\u00a0 => 2026-07-01 | 2026-W53-1 => ! write it like | 1899-12-31 => ! from 1900
 {date: "%d.%m.%y"} | 1.7.26 => 2026-07-01 | 1.7.69 => 1969-07-01
 {date: "%Y-%j"} | 2024-366 => 2024-12-31 | 2025-366 => ! not_a_date
-{date: "%d/%m/%Y"} | 29/02/2024 => 2024-02-29 | 01/07/0026 ~ 01/05/2026 extra ~ 0１/05/2026 ~ 13/13/2026 => ! not_a_date
+{date: "%d/%m/%Y"} | 29/02/2024 => 2024-02-29 | 01/07/0026 ~ 01/05/2026 extra ~ 13/13/2026 => ! not_a_date
 {date: "%d %B %Y"} | 1 July 0026 => ! not_a_date
 {date: "%d %B %Y", locale: pl} | 3 maja 2026 ~ 3 MAJ 2026 => 2026-05-03
 {date: "%d. %b %Y", locale: de} | 3. Okt. 2026 ~ 3. Okt 2026 => 2026-10-03
@@ -95,6 +104,9 @@ DAYS = cases("""
 {date: "%a %d %b %Y", locale: de} | TBA => ! "Di. 31 März 2026"
 {date: "%d %B %Y", locale: fr} | 1 aou\u0302t 2026 => ! not_a_date | 1 août 2026 => 2026-08-01
 {date: "%d %B %Y", locale: tr} | 5 KASIM 2026 ~ 5 kasım 2026 => 2026-11-05 | 5 EKİM 2026 => 2026-10-05
+{date: "%Y-%m-%d"} | ２０２６-07-01 ~ \u200e2026\u201107\u201101\u200e ~ 2026-07\ufeff-01 => 2026-07-01
+{date: "%Y年%m月%d日"} | ２０２６年７月１日 => 2026-07-01
+{dates: "%d/%m/%Y", by: "；"} | 3/5/2026；\u200b10/5/2026 => 2026-05-03 · 2026-05-10
 {datetime: "%Y-%m-%dT%H:%M%z"} | TBA => ! "2026-03-31T19:30+01:00"
 {date: "%d %B", year: 2026-09-01} | 1 September => 2026-09-01 | 31 August => 2027-08-31
 {date: "%d %B", year: 2026-09-01} | 29 February => ! there is no day 29 in month 2 of 2027

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -238,6 +238,7 @@ def feed_name(title: str) -> str:
 
 
 _NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock"}
+_CLOCKS = (Role.CLOCK, Role.END_CLOCK)
 _WITH_CLOCK = ("datetime", "moment")
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
@@ -263,7 +264,9 @@ def _read_times(
     proof = f"{order}-first, as you said"
     if not order:
         order, proof = agreed_order(columns)
-    times = {role: found.in_order(order) for role in _NAMES if role in roles and (found := roles[role].column.times)}
+    played = {role: roles[role].column for role in _NAMES if role in roles}
+    spelt = {role: column.clocks if role in _CLOCKS else column.times for role, column in played.items()}
+    times = {role: found.in_order(order) for role, found in spelt.items() if found}
     if Role.START not in times:
         return {}, [Guess("startAt", "", "unsure", _NO_DATES)]
     kind, clock = times[Role.START].kind, times.get(Role.CLOCK)
@@ -279,10 +282,12 @@ def _read_times(
     for role, found in times.items():
         name = "days" if kind == "dates" and role is Role.START else _NAMES[role]
         is_second = role is Role.END_CLOCK and found is clock
-        played = roles[Role.CLOCK if is_second else role]
-        guess = _time_guess(role, played, found, order, proof)
+        source = roles[Role.CLOCK if is_second else role]
+        guess = _time_guess(role, source, found, order, proof)
+        if role is Role.START and Role.CLOCK in times and times[Role.CLOCK].is_doubtful:
+            guess = replace(guess, surety="unsure", why=f'{guess.why}; "{played[Role.CLOCK].name}" holds the times')
         half = "" if not found.is_range else "end" if is_second else "start"
-        readings[name] = _Reading(played.column.name, found, found.is_ambiguous and not order, half, guess)
+        readings[name] = _Reading(source.column.name, found, found.is_ambiguous and not order, half, guess)
     starts = readings.get("starts")
     if Role.END not in times and starts and kind == "date_range" and not starts.is_open:
         readings["ends"] = _Reading(starts.column, starts.times, half="end")
@@ -293,7 +298,7 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
     formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
     why = [guess.why, f"{times.fitting:,} of {times.filled:,} filled cells {fits}"]
-    surety: Surety = guess.surety if times.fitting == times.filled else "likely"
+    surety: Surety = "unsure" if times.is_doubtful else guess.surety if times.fitting == times.filled else "likely"
     if times.proving:
         why.append(f"{times.proving:,} prove {times.order}-first")
     elif times.order and order:
@@ -307,6 +312,8 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
         why.append(f"{', '.join(map(repr, times.all_day))} is not a time: the event lasts all day")
     if times.odd:
         why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
+    if times.is_doubtful:
+        why.append("rows with such cells are rejected")
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))
 
 

@@ -18,7 +18,7 @@ from babel import Locale
 from babel.core import get_global
 
 from mappings.draft.privacy import hidden_texts
-from mappings.draft.times import ColumnTimes, find_times
+from mappings.draft.times import ColumnTimes, find_clocks, find_times
 from mappings.steps.lookups import LOCAL, country_codes, same_country
 from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
 
@@ -162,6 +162,11 @@ class Column:
         return find_times(self.filled)
 
     @cached_property
+    def clocks(self) -> ColumnTimes:
+        """The formats of the times of day in the cells, however few fit."""
+        return self.times if self.times and _is_clock(self) else find_clocks(self.filled)
+
+    @cached_property
     def roles(self) -> Mapping[Role, float]:
         """The roles that the column's name suggests, with weights."""
         return roles_by_name(self.name.rpartition("#")[0] or self.name)
@@ -284,6 +289,13 @@ def _holds(*kinds: str) -> Callable[[Column], bool]:
 
 
 _is_clock = _holds("time", "clock", "clock_range")
+
+
+def _is_named_clock(column: Column) -> bool:
+    """Return whether a column's name speaks of a time of day, and of nothing but an event's."""
+    return column.roles.get(Role.CLOCK, 0) >= 0.5 and not column.roles.keys() - _FRIENDS
+
+
 _is_list_of_days = _holds("dates")
 _is_last_day = _holds("date", "datetime", "moment")
 _is_day = _holds("date", "datetime", "moment", "dates", "date_range")
@@ -337,6 +349,8 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.CLOCK, frozenset({Role.START}), _is_clock),
     (Role.END, frozenset(), _is_last_day),
     (Role.START, frozenset({Role.CLOCK}), _is_day),
+    (Role.END_CLOCK, frozenset({Role.CLOCK}), lambda column: _is_named_clock(column) and Role.END in column.roles),
+    (Role.CLOCK, frozenset(), lambda column: _is_named_clock(column) and Role.END not in column.roles),
     (Role.CITY, frozenset(), _is_town),
     (Role.DISTRICT, frozenset(), _is_town),
     (Role.COUNTRY, frozenset(), _is_words),
@@ -345,7 +359,10 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
-"""Each role with other roles whose names also suggest it, and a test of the cells; the clearest roles first."""
+"""Each role with other roles whose names also suggest it, and a test of the cells; the clearest roles first.
+
+A column that is named for times, and holds none that can be read, plays its role all the same: its times must not be lost.
+"""
 
 
 def _suits(column: Column, role: Role) -> float:
@@ -363,7 +380,7 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     for role, other_names, fits in _PARTS:
         names = other_names | {role}
         named = [column for column in free if names & column.roles.keys() and fits(column)]
-        if named:
+        if named and role not in found:
             best = max(named, key=lambda column: (_suits(column, role), *_clearness(column, names)))
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
             has_rival = role is Role.URL and any(_is_page(column) for column in free if column is not best)

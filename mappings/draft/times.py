@@ -11,7 +11,10 @@ from itertools import product
 from typing import Any
 
 from mappings.lint.warnings import order_of, swapped
+from mappings.lookup_table import plain
 from mappings.steps.formats import (
+    DASHES,
+    ZERO_DAY,
     Format,
     NotRealError,
     compile_format,
@@ -23,8 +26,9 @@ from mappings.steps.formats import (
 from mappings.steps.times import read_clock_span
 from mappings.zones import LANGUAGES
 
+_YEAR_FIRST = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
 _DAYS = (
-    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d."),
+    *_YEAR_FIRST,
     *(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y")),
     *(f"%m{mark}%d{mark}{year}" for mark in "/.-" for year in ("%Y", "%y")),
 )
@@ -34,12 +38,13 @@ _NAMED_DAYS = (
     *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
     *("%a %d %B %Y", "%a, %d %B %Y"),
+    *(f"{day}{weekday}" for day in (*_YEAR_FIRST, "%d.%m.%Y", "%d/%m/%Y") for weekday in ("(%a)", " (%a)", "(%A)", " (%A)")),
 )
 _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H:%M uur", "%H.%M uur", "%H.%M"),
 )
-_NO_CLOCK = re.compile(r"[ T](?:00:00(?::00)?|23:59(?::00|:59)?)(?:\.0+)?\Z")
+_NO_CLOCK = re.compile(r"[ T](?:00?:00(?::00)?|12:00(?::00)? ?AM|23:59(?::00|:59)?)(?:\.0+)?\Z", re.IGNORECASE)
 """A time of midnight, or of the last minute, that databases append to a day without a time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
@@ -50,7 +55,7 @@ _LONGEST = 200
 _ENOUGH = 0.6
 _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i ", " en ", " og ", " och ", " a ", "、")
 """Possible separators between the days of a list."""
-_BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
+_BETWEEN_DAYS = re.compile(rf"\s*[{DASHES}]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
 _ALL_DAY = (
     *("all day", "all-day", "ganztägig", "ganztags", "toute la journée", "todo el día", "todo o dia", "o dia todo"),
@@ -102,7 +107,8 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
     has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
     for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:
-        begun = [day for day in spellings if any(map(compile_format(day, locale).pattern.match, probed))]
+        written = [day for day in spellings if signs.issuperset(set("()").intersection(day))]
+        begun = [day for day in written if any(map(compile_format(day, locale).pattern.match, probed))]
         yield from (_form("date", f"{day}{no_clock}", locale) for day in begun)
         for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
             yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
@@ -198,6 +204,11 @@ class ColumnTimes:
         return self.fitting / self.filled if self.filled else 0.0
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether too few cells fit for the column to hold dates or times, apart from its name."""
+        return self.share < _ENOUGH
+
+    @property
     def kind(self) -> str:
         """The name of the step that reads most cells."""
         return self.ways[0].kind
@@ -228,11 +239,23 @@ class ColumnTimes:
         return self.in_other_order() if self.is_ambiguous and order not in ("", self.order) else self
 
 
+def find_clocks(cells: Sequence[str]) -> ColumnTimes:
+    """Return how a column that is named for times of day is to be read, however few of its cells are times."""
+    stripped = [cell.strip() for cell in cells]
+    texts = [plain(text).strip() for text in stripped if text.casefold() not in _ALL_DAY]
+    all_day = tuple(dict.fromkeys(text for text in stripped if text.casefold() in _ALL_DAY))
+    unread = ColumnTimes((TimeSpelling("clock", ("",)),), 0, len(texts), odd=tuple(dict.fromkeys(texts))[:5])
+    seen = _see(texts, _clocks_in_words) or unread
+    return replace(seen, fitting=seen.fitting + len(stripped) - len(texts), filled=len(stripped), all_day=all_day)
+
+
 def find_times(cells: Sequence[str]) -> ColumnTimes | None:
     """Return the formats of a column's filled cells, None if they are not dates or times."""
     stripped = [cell.strip() for cell in cells]
     all_day = Counter(text for text in stripped if text.casefold() in _ALL_DAY)
-    texts = [text for text in stripped if text not in all_day]
+    texts = [plain(text).strip() for text in stripped if text not in all_day]
+    if sum(ZERO_DAY.match(text) is not None for text in texts) * 2 > len(texts):
+        texts = [ZERO_DAY.sub("", text) for text in texts]
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not with_digits or len(with_digits) < _ENOUGH * len(texts):
         return None

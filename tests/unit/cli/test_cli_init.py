@@ -78,8 +78,8 @@ def test_the_evidence_stands_beside_each_guess_and_columns_that_are_not_read_are
     assert '# sure: "INICIO" is a usual name for it; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text_of(desk)
     assert '# likely: "CIDADE" is Lisboa in 2 of 3 rows\n  zone: Europe/Lisbon' in text_of(desk)
     rows = ("1;Fado;13/05/2030;à noite;A", "2;Jazz;14/05/2030;à tarde;")
-    _, said = drafted(desk, agenda(desk, *rows, header="REF;NOME;INICIO;HORAS;SALA"))
-    assert {one["about"]: one["column"] for one in said["guesses"]}["left aside"] == "HORAS"
+    _, said = drafted(desk, agenda(desk, *rows, header="REF;NOME;INICIO;OBRA;SALA"))
+    assert {one["about"]: one["column"] for one in said["guesses"]}["left aside"] == "OBRA"
 
 
 OPEN = ("1,Jazz,03/04/2030", "2,Fado,05/06/2030")
@@ -476,3 +476,31 @@ def test_rows_of_several_countries_have_each_its_own_zone_and_those_of_many_zone
     assert (mapped["do"][0]["map"], rest) == ({"Germany": "Europe/Berlin", "Portugal": "Europe/Lisbon"}, "$fill_in_zone")
     assert guess(said, "timezone")["why"] == '"country" names 3 countries; no single zone is that of USA'
     assert [row["event"]["startAt"][19:] for row in previewed(desk)] == ["+02:00", "+01:00", "+00:00"]
+
+
+CASES = Path(__file__).parents[2] / "field_cases"
+
+
+def starts(desk: Desk) -> list[str]:
+    """The times of day at which the previewed rows start, with those at which they end."""
+    shown = [row.get("event", {}) for row in previewed(desk)]
+    return [" to ".join(event[name][11:16] for name in ("startAt", "endAt") if name in event) or "rejected" for event in shown]
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("korean-times.csv", ["19:30", "10:30", "19:00 to 21:00"]), ("access-times.csv", ["19:30", "20:00"])],
+)
+def test_times_are_read_as_korean_files_and_access_write_them(desk: Desk, name: str, times: list[str]) -> None:
+    drafted(desk, str(CASES / name), "--zone", "Asia/Seoul")
+    assert starts(desk) == times
+
+
+def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejected(desk: Desk) -> None:
+    rows = ("1,Jazz,2030-05-03,abends", "2,Fado,2030-05-04,19:30", "3,Rock,2030-05-05,~noonish 7", "4,Folk,2030-05-06,")
+    _, said = drafted(desk, agenda(desk, *rows, header="id,title,date,Uhrzeit"), "--zone", "Europe/Berlin")
+    start = [(one["column"], one["surety"]) for one in said["guesses"] if one["about"] == "startAt"]
+    assert start == [("date", "unsure"), ("Uhrzeit", "unsure")]
+    assert "1 of 3 filled cells" in text_of(desk)
+    assert "does not fit: 'abends', '~noonish 7'; rows with such cells are rejected" in text_of(desk)
+    assert starts(desk) == ["rejected", "19:30", "rejected", "00:00"]

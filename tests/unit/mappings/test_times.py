@@ -30,9 +30,12 @@ CLOCKS = cases("""
 {clock: any} | 20:00 AM => ! AM and PM follow an hour from 1 to 12, not 20 | 19:60 => ! minutes and seconds from 0 to 59
 {clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! is not a time: write it like
 {clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ 19:00 (doors 18:30) => ! write it like
-{clock: any} | 오후 7:30 ~ 오후 7시 30분 ~ 下午7:30 ~ 下午 7點30分 ~ 午後7時30分 ~ PM 7:30 => 19:30:00 | 오전 10:30 ~ 上午10:30 => 10:30:00
-{clock: any} | 오후 19:30 => ! AM and PM follow an hour from 1 to 12 | 오후 7:30 pm => ! write it like | 8:00~ ~ 8:00 ～ ~ 8:00 – => 08:00:00
-{clock: any} | １９：３０ ~ 19\u200b:\u00ad3\u20600\ufe0f ~ \u202d19:30\u202c ~ 7:30\u202fPM ~ 7:30\u2009\u2066p.m.\u2069 ~ ١٩:٣٠ => 19:30:00
+{clock: any} | 오후 7:30 ~ 오후 7시 30분 ~ 下午7:30 ~ 下午 7點30分 ~ 午後7時30分 => 19:30:00
+{clock: any} | PM 7:30 => 19:30:00 | 오전 10:30 ~ 上午10:30 => 10:30:00
+{clock: any} | 오후 19:30 => ! AM and PM follow an hour from 1 to 12 | 오후 7:30 pm => ! write it like
+{clock: any} | 8:00~ ~ 8:00 ～ ~ 8:00 – => 08:00:00
+{clock: any} | １９：３０ ~ 19\u200b:\u00ad3\u20600\ufe0f ~ \u202d19:30\u202c => 19:30:00
+{clock: any} | 7:30\u202fPM ~ 7:30\u2009\u2066p.m.\u2069 ~ ١٩:٣٠ => 19:30:00
 {clock: any} | 12/30/1899 19:30:00 ~ 1899-12-30 19:30:00 ~ 1899-12-30T19:30:00 ~ 30.12.1899 7:30 PM ~ 1/0/1900 19:30 => 19:30:00
 {clock: any} | 1899-12-30T19:30:00Z ~ 5/3/2027 19:30:00 ~ 12/30/1899 => ! write it like
 {time: "%H:%M:%S"} | 12/30/1899 19:30:00 ~ 1900-01-01 19:30:00 => 19:30:00
@@ -56,8 +59,10 @@ CLOCKS = cases("""
 {clock_range: WHICH, day_end: next_day} | 10am - noon => 10:00:00 to 12:00:00 | 7 to 9.30 pm => 19:00:00 to 21:30:00
 {clock_range: WHICH, day_end: next_day} | 19:10 => 19:10:00 to nothing | 7pm-midnight => 19:00:00 to 24:00:00
 {clock_range: WHICH, day_end: next_day} | 10〜17時 => 10:00:00 to 17:00:00
-{clock_range: WHICH, day_end: next_day} | 19:00- ~ 19:00~ => 19:00:00 to nothing | 19:00 ∼ 21:00 ~ １９：００～２１：００ => 19:00:00 to 21:00:00
-{clock_range: WHICH, day_end: next_day} | 오후 2~4시 ~ 下午2:00-4:00 => 14:00:00 to 16:00:00 | 오전 11시~1시 => ! does not say AM or PM
+{clock_range: WHICH, day_end: next_day} | 19:00- ~ 19:00~ => 19:00:00 to nothing
+{clock_range: WHICH, day_end: next_day} | 19:00 ∼ 21:00 ~ １９：００～２１：００ => 19:00:00 to 21:00:00
+{clock_range: WHICH, day_end: next_day} | 오후 2~4시 ~ 下午2:00-4:00 => 14:00:00 to 16:00:00
+{clock_range: WHICH, day_end: next_day} | 오전 11시~1시 => ! does not say AM or PM
 {clock_range: WHICH, day_end: next_day} | 11-1pm ~ 8-midnight ~ 7pm-9 => ! does not say AM or PM
 {clock_range: WHICH, day_end: next_day} | 8-noon => ! one of the two does not say AM or PM: write it like 11am-1pm
 {clock_range: WHICH, day_end: next_day} | 7-9 ~ 19:00-20:00-21:00 ~ ~21:00 ~ from 7 ~ TBA - 9pm => ! write it like

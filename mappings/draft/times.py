@@ -23,7 +23,7 @@ from mappings.steps.formats import (
     read_span,
     span_format,
 )
-from mappings.steps.times import read_clock_span
+from mappings.steps.times import EARLY_LANGUAGES, read_clock_span
 from mappings.zones import LANGUAGES
 
 _YEAR_FIRST = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
@@ -44,6 +44,8 @@ _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H:%M uur", "%H.%M uur", "%H.%M"),
 )
+_EARLY_CLOCKS = ("%p %I:%M", "%p%I:%M", "%p %I:%M:%S", "%p%I:%M:%S", "%p %I시 %M분", "%p%I時%M分", "%p%I点%M分")
+"""Times behind the words for AM and PM, which all hold one of two characters: 午前, 上午, 오전."""
 _NO_CLOCK = re.compile(r"[ T](?:00?:00(?::00)?|12:00(?::00)? ?AM|23:59(?::00|:59)?)(?:\.0+)?\Z", re.IGNORECASE)
 """A time of midnight, or of the last minute, that databases append to a day without a time."""
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
@@ -107,10 +109,11 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
     has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
     for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:
-        written = [day for day in spellings if signs.issuperset(set("()").intersection(day))]
+        early = _EARLY_CLOCKS if locale in EARLY_LANGUAGES and signs.intersection("午오") else ()
+        written = [day for day in (*spellings, *(_YEAR_FIRST if early else ())) if signs.issuperset(set("()").intersection(day))]
         begun = [day for day in written if any(map(compile_format(day, locale).pattern.match, probed))]
         yield from (_form("date", f"{day}{no_clock}", locale) for day in begun)
-        for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
+        for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), (*clocks, *early), ("", "%z", " %z")):
             yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
 
 

@@ -24,8 +24,10 @@ from mappings.strict import OneOrMany
 from mappings.zones import EndOfDay, TimeOfDay
 
 _LONGEST = 60
-_EARLY = {name: hours for language in ("ja", "ko", "zh") for name, hours in names_of("p", language).items()}
-"""The words for AM and PM that precede the hour, with the hours to add."""
+EARLY_LANGUAGES = ("ja", "ko", "zh")
+"""The languages that write AM or PM before the hour."""
+_EARLY = {name: hours for language in EARLY_LANGUAGES for name, hours in names_of("p", language).items()}
+"""Their words for AM and PM, with the hours to add."""
 _WRITTEN = re.compile(
     r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
     rf"(?:(?P<early>{'|'.join(map(re.escape, _EARLY))})\s?)?(?P<hour>[0-9]{{1,2}})"

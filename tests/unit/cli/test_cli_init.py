@@ -496,6 +496,12 @@ def test_times_are_read_as_korean_files_and_access_write_them(desk: Desk, name: 
     assert starts(desk) == times
 
 
+def test_days_are_read_with_a_time_behind_am_or_pm(desk: Desk) -> None:
+    rows = ("1,음악회,2030-05-03 오후 7:30:00", "2,강연,2030-05-14 오전 10:30:00")
+    drafted(desk, written(desk, "korean.csv", "\n".join(["번호,행사명,일시", *rows])), "--zone", "Asia/Seoul")
+    assert starts(desk) == ["19:30", "10:30"]
+
+
 def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejected(desk: Desk) -> None:
     rows = ("1,Jazz,2030-05-03,abends", "2,Fado,2030-05-04,19:30", "3,Rock,2030-05-05,~noonish 7", "4,Folk,2030-05-06,")
     _, said = drafted(desk, agenda(desk, *rows, header="id,title,date,Uhrzeit"), "--zone", "Europe/Berlin")

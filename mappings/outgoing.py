@@ -103,7 +103,7 @@ _KNOWN: Mapping[str, Outgoing] = {
 }
 """The limits of each field in our own payload model."""
 _KINDS: Mapping[Kind, JsonKind] = {
-    **dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string"),
+    **dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT, Kind.DURATION), "string"),
     Kind.NUMBER: "number",
     Kind.BOOLEAN: "boolean",
     Kind.LIST: "array",
@@ -184,7 +184,7 @@ class _Reading:
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case spec.ChannelValue():
                 found = Outgoing("integer")
-            case spec.At() | spec.InZoneValue():
+            case spec.At() | spec.InZoneValue() | spec.PlusValue():
                 found = _MOMENT
         return _after(found, value.on_empty, value.on_error)
 

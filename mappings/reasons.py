@@ -31,6 +31,7 @@ class ReasonCode(StrEnum):
     NOT_A_TIME = "not_a_time", "This is not a time of day in one of the formats agreed for this feed."
     NO_SUCH_TIME = "no_such_time", "The clocks go forward here: this time does not exist on that day."
     AMBIGUOUS_TIME = "ambiguous_time", "The clocks go back here: this time happens twice on that day."
+    NOT_A_DURATION = "not_a_duration", "This is not a length of time as this feed writes it."
     NOT_A_ZONE = "not_a_zone", "This is not the name of a time zone."
     END_BEFORE_START = "end_before_start", "The event ends before it starts."
     NOT_A_NUMBER = "not_a_number", "This is not a number as this feed writes them."

@@ -67,6 +67,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.AMBIGUOUS_TIME: Sentence(
         "{wall:moment} occurs twice: the clocks go back then.", "Enter another time, or tell us which of the two is meant."
     ),
+    ReasonCode.NOT_A_DURATION: Sentence('"{found}" is not a length of time.', _LIKE),
     ReasonCode.NOT_A_ZONE: Sentence('"{found}" is not a time zone.', "Enter one like Europe/Lisbon."),
     ReasonCode.END_BEFORE_START: Sentence(
         "It ends ({end:moment}) before it starts ({start:moment}).", "Correct the start or the end."

@@ -394,7 +394,7 @@ def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = No
     return CompiledValue(get, flow or common, first_column(parts), refuses=any(part.refuses for part in parts))
 
 
-_REPORTED = {"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"}
+_REPORTED = {"first_of", "choose", "at", "in_zone", "plus", "lookup", "join", "channel"}
 _WORDS = {model: word for word, model in union_members(Value).items() if word in _REPORTED}
 """Names of the kinds of values that `explain` reports in addition to steps."""
 ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]

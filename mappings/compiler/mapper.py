@@ -66,7 +66,7 @@ from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import IcsSource
 from mappings.spec.values import Fields
-from mappings.steps.step import Kind
+from mappings.steps.step import Kind, text_of
 from mappings.zones import EndOfDay, find_zone
 
 BLANK = "blank row"
@@ -641,8 +641,8 @@ def _shown(value: Any) -> str:
             return ""
         case list():
             return " | ".join(map(_shown, value))
-        case date() | time() | EndOfDay():
-            return value.isoformat()
+        case date() | time() | timedelta() | EndOfDay():
+            return text_of(value)
         case dict():
             return ", ".join(f"{name}: {_shown(part)}" for name, part in value.items())
         case _:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -39,12 +39,12 @@ from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
-from mappings.steps.step import Kind
+from mappings.steps.step import Kind, text_of
 from mappings.steps.urls import clean_url
 from mappings.zones import EndOfDay
 
 _MOMENTS = frozenset({"startAt", "endAt"})
-_WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
+_NO_MOMENT = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.DURATION})
 
 
 def settle(value: Any) -> Any:
@@ -52,8 +52,8 @@ def settle(value: Any) -> Any:
     if type(value) is str:
         return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
     match value:
-        case date() | time() | EndOfDay():
-            return value.isoformat()
+        case date() | time() | timedelta() | EndOfDay():
+            return text_of(value)
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case list():
@@ -197,8 +197,10 @@ class Payload:
 
     def _single(self, compiled: CompiledValue, spot: ValuePosition, name: str) -> _Field:
         self.columns[spot.path] = compiled.column
-        if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
+        if spot.path in _MOMENTS and compiled.flow.kind in _NO_MOMENT:
             hint = "give its time zone: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
+            if compiled.flow.kind is Kind.DURATION:
+                hint = "add it to the start: {plus: {moment: $starts, length: ...}}"
             self._compiler.misfit(spot, f"{spot.path} is a moment, not a {compiled.flow.kind}", hint)
         settle_value = _SETTLERS.get(spot.path, settle)
         one = _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)

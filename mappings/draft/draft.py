@@ -237,8 +237,8 @@ def feed_name(title: str) -> str:
     return words if words[:1].isalpha() else f"feed-{words}".strip("-")
 
 
-_NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock"}
-_CLOCKS = (Role.CLOCK, Role.END_CLOCK)
+_NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock", Role.LENGTH: "length"}
+_SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "clocks", Role.LENGTH: "lengths"}
 _WITH_CLOCK = ("datetime", "moment")
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
@@ -265,7 +265,7 @@ def _read_times(
     if not order:
         order, proof = agreed_order(columns)
     played = {role: roles[role].column for role in _NAMES if role in roles}
-    spelt = {role: column.clocks if role in _CLOCKS else column.times for role, column in played.items()}
+    spelt = {role: getattr(column, _SPELT.get(role, "times")) for role, column in played.items()}
     times = {role: found.in_order(order) for role, found in spelt.items() if found}
     if Role.START not in times:
         return {}, [Guess("startAt", "", "unsure", _NO_DATES)]
@@ -278,6 +278,8 @@ def _read_times(
         times.pop(Role.END_CLOCK, None)
     elif Role.END_CLOCK not in times and clock and clock.is_range:
         times[Role.END_CLOCK] = clock
+    if {Role.END, Role.END_CLOCK} & times.keys() or kind == "date_range" or not (kind in _WITH_CLOCK or clock):
+        times.pop(Role.LENGTH, None)
     readings: dict[str, _Reading] = {}
     for role, found in times.items():
         name = "days" if kind == "dates" and role is Role.START else _NAMES[role]
@@ -297,6 +299,7 @@ def _read_times(
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
     formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
+    fits = "are lengths of time" if role is Role.LENGTH else fits
     why = [guess.why, f"{times.fitting:,} of {times.filled:,} filled cells {fits}"]
     surety: Surety = "unsure" if times.is_doubtful else guess.surety if times.fitting == times.filled else "likely"
     if times.proving:

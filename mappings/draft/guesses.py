@@ -18,7 +18,7 @@ from babel import Locale
 from babel.core import get_global
 
 from mappings.draft.privacy import hidden_texts
-from mappings.draft.times import ColumnTimes, find_clocks, find_times
+from mappings.draft.times import ColumnTimes, find_clocks, find_lengths, find_times
 from mappings.steps.lookups import LOCAL, country_codes, same_country
 from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
 
@@ -39,6 +39,7 @@ class Role(StrEnum):
     CATEGORY = "category"
     STATUS = "status"
     END = "end"
+    LENGTH = "length"
     CLOCK = "clock"
     END_CLOCK = "end clock"
     START = "start"
@@ -165,6 +166,11 @@ class Column:
     def clocks(self) -> ColumnTimes:
         """The formats of the times of day in the cells, however few fit."""
         return self.times if self.times and _is_clock(self) else find_clocks(self.filled)
+
+    @cached_property
+    def lengths(self) -> ColumnTimes | None:
+        """The way in which all cells say a length of time, None if they do not."""
+        return find_lengths(self.name, self.filled)
 
     @cached_property
     def roles(self) -> Mapping[Role, float]:
@@ -345,6 +351,7 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.IMAGE, frozenset(), _is_picture),
     (Role.URL, frozenset(), _is_page),
     (Role.ZONE, frozenset(), _is_zone),
+    (Role.LENGTH, frozenset(), lambda column: column.lengths is not None),
     (Role.END_CLOCK, frozenset({Role.END}), _is_clock),
     (Role.CLOCK, frozenset({Role.START}), _is_clock),
     (Role.END, frozenset(), _is_last_day),

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 from mappings.lint.warnings import order_of, swapped
 from mappings.lookup_table import plain
+from mappings.steps.durations import BareUnit, read_length, unit_words
 from mappings.steps.formats import (
     DASHES,
     ZERO_DAY,
@@ -240,6 +241,21 @@ class ColumnTimes:
     def in_order(self, order: str) -> ColumnTimes:
         """Return the formats for a known order of day and month; "" leaves an ambiguous order as it is."""
         return self.in_other_order() if self.is_ambiguous and order not in ("", self.order) else self
+
+
+def find_lengths(name: str, cells: Sequence[str]) -> ColumnTimes | None:
+    """Return how lengths of time are to be read that fill a column, None if a cell holds none.
+
+    What a number alone counts is not guessed: the column's name says it, as in `duration_minutes`.
+    """
+    named = {unit_words().get(word) for word in re.split(r"[\W\d_]+", name.casefold())}
+    for unit in get_args(BareUnit):
+        if unit != "any" and unit not in named:
+            continue
+        read = partial(read_length, unit=unit)
+        if cells and all(TimeForm("duration", read).fits(plain(cell).strip()) for cell in set(cells)):
+            return ColumnTimes((TimeSpelling("duration", (unit,)),), len(cells), len(cells))
+    return None
 
 
 def find_clocks(cells: Sequence[str]) -> ColumnTimes:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel
 
 from mappings.lookup_table import Ignorable
 from mappings.positions import Loc
-from mappings.steps import dates, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
+from mappings.steps import dates, durations, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.step import FAMILIES, Step
 from mappings.steps.urls import check_address
@@ -306,6 +306,21 @@ class InZoneValue(Valued):
     in_zone: Instant
 
 
+class Later(Strict):
+    """A moment, and the time that passes after it."""
+
+    moment: Value
+    """A moment, as `at` gives it: the start of the event."""
+    length: Value
+    """How much later, as the step `duration` reads it."""
+
+
+class PlusValue(Valued):
+    """A moment later by a length of time that the row says (the step plus, for lengths from a column)."""
+
+    plus: Later
+
+
 class TableValue(Valued):
     """A row of a CSV file found by several values at once; its first columns are the key, the others the result."""
 
@@ -469,6 +484,7 @@ Value = Annotated[
     | Annotated[Choose, Tag("value:choose")]
     | Annotated[At, Tag("value:at")]
     | Annotated[InZoneValue, Tag("value:in_zone")]
+    | Annotated[PlusValue, Tag("value:plus")]
     | Annotated[TableValue, Tag("value:lookup")]
     | Annotated[JoinedText, Tag("value:join")]
     | Annotated[ChannelValue, Tag("value:channel")]

@@ -308,7 +308,7 @@ def misread(text: str, code: ReasonCode, examples: Iterable[str]) -> Refusal:
     """Return the refusal of a text that no format matches; a text without a digit (TBA) counts as not yet known."""
     shown = tuple(dict.fromkeys(examples))[:_EXAMPLES_SHOWN]
     wanted = "write it like " + " or ".join(f'"{example}"' for example in shown)
-    if any(map(str.isdigit, text)):
+    if any(map(str.isdigit, text)) or code is ReasonCode.NOT_A_DURATION:
         return Refusal(code, wanted, particulars={"examples": shown})
     what, detail = ("time", Detail.NO_TIME) if code is ReasonCode.NOT_A_TIME else ("date", Detail.NO_DATE)
     hint = f'"{text}" is not a {what}: {wanted}, or handle such rows in the mapping, with on_error or a skip rule'

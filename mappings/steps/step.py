@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from inspect import cleandoc
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, TypeAdapter, create_model, model_validator
 
 from mappings.lookup_table import Ignorable, Table
 from mappings.reasons import ReasonCode, Refusal
@@ -29,6 +29,7 @@ Ignore = Annotated[
 LONGEST = 20_000
 """The longest text that a pattern may search, in characters."""
 _Plain = TypeVar("_Plain", bound=Run)
+_DURATION: TypeAdapter[timedelta] = TypeAdapter(timedelta)
 _EXAMPLE = re.compile(r"^ *(\{.*\}|\w+):\s+([\"\[].*?)\s+-> (.+)$", re.MULTILINE)
 
 
@@ -43,6 +44,7 @@ class Kind(StrEnum):
     CLOCK = "time of day"
     WALL = "date and time without zone"
     MOMENT = "moment"
+    DURATION = "length of time"
     NUMBER = "number"
     OBJECT = "object"
     BOOLEAN = "yes or no"
@@ -217,7 +219,7 @@ def short_enough(text: str) -> str:
 
 @plain_step("to_text", Family.KINDS, takes=Kind.ANY)
 def text_of(value: Any) -> str:
-    """Convert a number, date, time or boolean to text: plain digits with a point, ISO 8601, true or false.
+    """Convert a number, date, time, length of time or boolean to text: plain digits with a point, ISO 8601, true or false.
 
     Examples:
         to_text: "jazz" -> "jazz"
@@ -233,5 +235,7 @@ def text_of(value: Any) -> str:
             return str(value)
         case date() | time() | EndOfDay():
             return value.isoformat()
+        case timedelta():
+            return str(_DURATION.dump_python(value, mode="json"))
         case _:
             raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")

@@ -23,6 +23,7 @@ ISO = {
     Kind.CLOCK: ({"iso": "time", "day_end": "next_day"},),
     Kind.WALL: ({"iso": "wall"},),
     Kind.MOMENT: ({"iso": "moment"},),
+    Kind.DURATION: ("duration",),
     Kind.NUMBER: ({"number": "."},),
     Kind.LIST: ({"split": "|"},),
     Kind.OBJECT: ({"price": "either"},),

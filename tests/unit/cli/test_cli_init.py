@@ -510,3 +510,34 @@ def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejecte
     assert "1 of 3 filled cells" in text_of(desk)
     assert "does not fit: 'abends', '~noonish 7'; rows with such cells are rejected" in text_of(desk)
     assert starts(desk) == ["rejected", "19:30", "rejected", "00:00"]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "step", "surety", "times"),
+    [
+        ("start,duration", "2030-05-03T10:00:00+02:00,00:45", "duration", "sure", "10:00 to 10:45"),
+        ("start,Dauer", "2030-05-03T10:00:00+02:00,1 Std. 30 Min.", "duration", "sure", "10:00 to 11:30"),
+        ("date,time,running time", "2030-05-03,19:30,PT1H30M", "duration", "sure", "19:30 to 21:00"),
+        ("date,time,duration_minutes", "2030-05-03,23:30,90", {"duration": "minutes"}, "likely", "23:30 to 01:00"),
+    ],
+)
+def test_an_event_of_which_the_file_says_the_length_has_an_end(
+    desk: Desk, header: str, cells: str, step: Any, surety: str, times: str
+) -> None:
+    source = agenda(desk, *(f"{number},Jazz {number},{cells}" for number in range(3)), header=f"id,title,{header}")
+    feed, said = drafted(desk, source, "--zone", "Europe/Berlin")
+    assert (feed["let"]["length"]["do"], guess(said, "endAt")["surety"]) == ([step], surety)
+    assert starts(desk) == [times] * 3
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [
+        ("date,time,duration", "2030-05-03,19:30,90"),
+        ("date,duration", "2030-05-03,2 h"),
+        ("date,time,end,length", "2030-05-03,19:30,2030-05-04,2 h"),
+    ],
+)
+def test_no_length_is_guessed(desk: Desk, header: str, cells: str) -> None:
+    feed, _ = drafted(desk, agenda(desk, f"1,Jazz,{cells}", f"2,Fado,{cells}", header=f"id,title,{header}"))
+    assert "length" not in feed["let"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, time
+from datetime import date, time, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from mappings.reasons import Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
 from mappings.spec.values import AnyStep
-from mappings.steps.step import Run, Step
+from mappings.steps.step import Run, Step, text_of
 from mappings.yaml.loader import parse_feed
 
 HEAD = """feed: sample
@@ -153,6 +153,8 @@ def as_text(value: Any) -> str:
             return str(value).lower()
         case date() | time():
             return value.isoformat()
+        case timedelta():
+            return text_of(value)
         case _:
             return str(value)
 

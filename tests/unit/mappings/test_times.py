@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.mappings.conftest import Mapper, Row, cases, check_case, event_of, outcome_of, rejected, said, step
 
+from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow
 from mappings.reasons import Refusal
 from mappings.steps.formats import compile_format, read_format
@@ -143,9 +146,21 @@ DAYS = cases("""
 {dates: "%B %d, %Y"} | May 3, 2026 => ! has "," within a day
 {dates: "%B %d, %Y", by: ";"} | May 3, 2026; May 5, 2026 => 2026-05-03 · 2026-05-05
 """)
+LENGTHS = cases("""
+{duration: any} | 00:45 ~ 0:45 ~ 0:45:00 ~ 45 min ~ 45 Minuten ~ 45' ~ PT45M ~ 0.75 h ~ 45分 ~ 45분 ~ ４５ min => PT45M
+{duration: any} | 1:30 ~ 01:30:00 ~ 90 min. ~ 1h30 ~ 1 h 30 min ~ 1h 30m ~ 1 Std. 30 Min. => PT1H30M
+{duration: any} | 1,5 Stunden ~ 1.5 hours ~ 5400 s => PT1H30M
+{duration: any} | 1 hour and 30 minutes ~ 1 hora y 30 minutos ~ 1 godz. 30 min ~ 1時間30分 ~ 1시간 30분 => PT1H30M
+{duration: any} | PT90M ~ PT1.5H => PT1H30M
+{duration: any} | P1DT2H ~ 1 day, 2 hours => P1DT2H | 36:00:00 => P1DT12H | 0:00 => PT0S
+{duration: any} | 90:00 => ! it may count hours or minutes | 30 min 1 h ~ 1.5 h 30 min ~ 1 h 1 h => ! units go from the largest
+{duration: any} | 90 ~ 1:60 ~ P1M ~ P1Y ~ PT ~ P ~ 60-90 min ~ ca. 90 min ~ -30 min ~ 30 m x ~ TBA ~ h => ! write it like
+{duration: minutes} | 90 ~ 90 min ~ 1:30 => PT1H30M | 1h => PT1H
+{duration: hours} | 1,5 => PT1H30M
+""")
 
 
-@pytest.mark.parametrize(("written", "cell", "becomes"), [*CLOCKS, *STAMPS, *DAYS])
+@pytest.mark.parametrize(("written", "cell", "becomes"), [*CLOCKS, *STAMPS, *DAYS, *LENGTHS])
 def test_a_time_is_read_as_agreed_or_refused_with_what_would_be_accepted(written: str, cell: str, becomes: str) -> None:
     check_case(written, cell, becomes)
     hint = outcome_of(written, cell)
@@ -359,6 +374,45 @@ def test_a_bad_day_and_a_bad_clock_are_reported_at_once(mapper: Mapper, row: Row
     choices = f"[{{when: {{column: DAY, is: present}}, then: {{at: {WALL.replace('MORE', '')}}}}}]"
     lenient = mapper(event=f"endAt: {{choose: {choices}, on_error: omit}}")
     assert isinstance(lenient(row(**cells)), MappedRow)
+
+
+FRAB = Path(__file__).parents[2] / "field_cases" / "frab-rooms.json"
+"""A schedule as frab and pretalx export it."""
+LASTING = """
+startAt: $starts
+endAt: {plus: {moment: $starts, length: {from: duration, do: [duration]}}, on_empty: omit}
+"""
+LASTS = "let: {starts: {from: date, do: [{iso: moment}]}}\n"
+
+
+def test_an_event_ends_when_the_length_in_its_row_has_passed(mapper: Mapper, row: Row) -> None:
+    feed = mapper(event=LASTING, top=LASTS)
+    days = json.loads(FRAB.read_text("utf-8"))["schedule"]["conference"]["days"]
+    talks = [talk for day in days for talks in day["rooms"].values() for talk in talks]
+    assert [said(feed(row(date=talk["date"], duration=talk["duration"])), "endAt") for talk in talks] == [
+        "2027-05-03T10:30:00+02:00", "2027-05-03T12:00:00+02:00", "2027-05-04T10:45:00+02:00"
+    ]  # fmt: skip
+    assert said(feed(row(date="2027-05-03T23:30:00+02:00", duration="PT1H30M")), "endAt") == "2027-05-04T01:00:00+02:00"
+    assert said(feed(row(date="2027-05-03T10:00:00+02:00", duration="")), "endAt") == ""
+    assert said(feed(row(date="2027-05-03T10:00:00+02:00", duration="all evening"))) == "endAt not_a_duration duration"
+    assert said(feed(row(date="soon", duration="0:45"))) == "startAt not_a_date date"
+    assert said(feed(row(date="9999-12-31T23:30:00+00:00", duration="2 h"))) == "endAt not_a_date duration"
+
+
+@pytest.mark.parametrize(
+    ("end", "mistake"),
+    [
+        ("{plus: {moment: $starts, length: {from: duration}}}", "a text does not fit here"),
+        (
+            "{plus: {moment: {from: date, do: [{iso: date}]}, length: {from: duration, do: [duration]}}}",
+            "a date does not fit here",
+        ),
+        ("{from: duration, do: [duration]}", "length of time"),
+    ],
+)
+def test_what_is_no_moment_or_no_length_cannot_make_an_end(end: str, mistake: str, mapper: Mapper) -> None:
+    with pytest.raises(MappingFileError, match=mistake):
+        mapper(event=f"startAt: $starts\nendAt: {end}\n", top=LASTS)
 
 
 INSTANT = """

@@ -320,6 +320,7 @@ KINDS = {
     "choose": f"choose: [{{when: {{column: EMPTY, is: missing}}, then: {{from: X, do: [{DATE}]}}}}]",
     "at": AT,
     "in_zone": IN_ZONE,
+    "plus": "plus: {moment: {from: X, do: [{iso: moment}]}, length: {from: X, do: [duration]}}",
     "lookup": f"lookup: categories.csv, by: {{from: X, do: [{DATE}]}}",
     "a lookup": "lookup: categories.csv, by: {from: X}",
     "for_each": f"for_each: {{from: X, do: [{DATE}]}}, as: item, give: $item",

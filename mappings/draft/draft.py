@@ -115,6 +115,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         why = f"{roles[Role.STATUS].why}; {rows:,} of {len(status.cells):,} rows are cancelled and left out"
         guesses.append(Guess("status", status.name, roles[Role.STATUS].surety, why))
     start = times.get("days") or times.get("starts")
+    is_bare_day = "clock" in times and start is not None and start.times.kind in _WITH_CLOCK
 
     def holder(name: str) -> str:
         return nested.name if nested and name.startswith(f"{nested.name}.") else name
@@ -132,8 +133,8 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         words=played["title"] or columns[0],
         clocks=clocks,
         usual_zone=usual_zone,
-        day="$day" if "days" in times else "$starts",
-        kind=start.times.kind if start else "",
+        day="$day" if "days" in times else "{from: $starts, do: [day_of]}" if is_bare_day else "$starts",
+        kind="" if start is None else "date" if is_bare_day else start.times.kind,
         cancelled_title=_beginning_with(off),
         cancelled_remark=_beginning_with(_cancelling_words(status)),
         timezone=timezone,
@@ -240,6 +241,8 @@ def feed_name(title: str) -> str:
 _NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock", Role.LENGTH: "length"}
 _SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "clocks", Role.LENGTH: "lengths"}
 _WITH_CLOCK = ("datetime", "moment")
+_MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?!\d)")
+"""The time of day of a moment that stands for a day, beside a column of times."""
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
 
@@ -270,7 +273,7 @@ def _read_times(
     if Role.START not in times:
         return {}, [Guess("startAt", "", "unsure", _NO_DATES)]
     kind, clock = times[Role.START].kind, times.get(Role.CLOCK)
-    if kind in _WITH_CLOCK:
+    if kind in _WITH_CLOCK and not all(map(_MIDNIGHT.search, played[Role.START].filled)):
         times.pop(Role.CLOCK, None)
     if kind == "dates":  # a list of days has no common last day
         times.pop(Role.END, None)
@@ -286,8 +289,9 @@ def _read_times(
         is_second = role is Role.END_CLOCK and found is clock
         source = roles[Role.CLOCK if is_second else role]
         guess = _time_guess(role, source, found, order, proof)
-        if role is Role.START and Role.CLOCK in times and times[Role.CLOCK].is_doubtful:
-            guess = replace(guess, surety="unsure", why=f'{guess.why}; "{played[Role.CLOCK].name}" holds the times')
+        if role is Role.START and Role.CLOCK in times and (times[Role.CLOCK].is_doubtful or kind in _WITH_CLOCK):
+            what = "only their days are read" if kind in _WITH_CLOCK else "see there"
+            guess = replace(guess, surety="unsure", why=f'{guess.why}; "{played[Role.CLOCK].name}" holds the times: {what}')
         half = "" if not found.is_range else "end" if is_second else "start"
         readings[name] = _Reading(source.column.name, found, found.is_ambiguous and not order, half, guess)
     starts = readings.get("starts")

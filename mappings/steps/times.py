@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mappings.lookup_table import SPACES
+from mappings.lookup_table import SPACES, plain
 from mappings.reasons import Detail, ReasonCode, Refusal
 from mappings.steps.formats import DASHES, DayEnd, NotRealError, check_year, day_end, names_of, read_first, real_day, zone_of
 from mappings.steps.step import Family, Kind, Run, Step, plain_step
@@ -197,7 +197,7 @@ class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOC
 
 
 def _split_range(text: str) -> tuple[str, str]:
-    start, *ends = (part.strip(SPACES) for part in re.split(f"[{DASHES}～]", text))
+    start, *ends = (part.strip(SPACES) for part in re.split(f"[{DASHES}]", plain(text)))
     if len(ends) > 1:
         raise Refusal(ReasonCode.NOT_A_TIME, "expected one start and one end, such as 19:00-20:30")
     return start, ends[0] if ends else ""

@@ -502,6 +502,14 @@ def test_days_are_read_with_a_time_behind_am_or_pm(desk: Desk) -> None:
     assert starts(desk) == ["19:30", "10:30"]
 
 
+def test_days_that_are_written_as_midnights_leave_the_time_to_its_own_column(desk: Desk) -> None:
+    rows = ("1,Jazz,2030-05-03T00:00:00.000Z,19:30", "2,Fado,2030-05-14T00:00:00.000Z,")
+    drafted(desk, agenda(desk, *rows, header="id,title,date,time"), "--zone", "America/New_York")
+    assert '# unsure: "date" is a usual name for it;' in text_of(desk)
+    assert '"time" holds the times: only their days are read' in text_of(desk)
+    assert [row["event"]["startAt"] for row in previewed(desk)] == ["2030-05-03T19:30:00-04:00", "2030-05-14T00:00:00-04:00"]
+
+
 def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejected(desk: Desk) -> None:
     rows = ("1,Jazz,2030-05-03,abends", "2,Fado,2030-05-04,19:30", "3,Rock,2030-05-05,~noonish 7", "4,Folk,2030-05-06,")
     _, said = drafted(desk, agenda(desk, *rows, header="id,title,date,Uhrzeit"), "--zone", "Europe/Berlin")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from operator import itemgetter
 from typing import Any, ParamSpec, TypeVar
@@ -60,14 +60,14 @@ from mappings.outcome import (
     Unread,
 )
 from mappings.positions import Loc, MappingProblem, ValuePosition
-from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode, Refusal, did_you_mean
+from mappings.reasons import Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import IcsSource
 from mappings.spec.values import Fields
-from mappings.steps.step import Kind, text_of
-from mappings.zones import EndOfDay, find_zone
+from mappings.steps.step import Kind
+from mappings.zones import find_zone
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
@@ -594,56 +594,3 @@ def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
             if not state.rejected_by:
                 state.label, state.rule = label, place
             return
-
-
-@dataclass(frozen=True, slots=True)
-class TracedStep:
-    """One step of a value, or one condition, as `explain` shows it. `field`: the payload's path, `$name` for a named value, or
-    `rule N`; `refused`: the reason of a refusal.
-    """
-
-    field: str
-    step: str
-    goes_in: str
-    comes_out: str
-    refused: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The outcomes of a row, and every step in the order in which it ran.
-
-    A row that is split into events has several outcomes, with the steps of each.
-    """
-
-    steps: tuple[TracedStep, ...]
-    outcomes: tuple[RowOutcome, ...]
-
-
-def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:
-    """Map one row and record each step."""
-    steps: list[TracedStep] = []
-
-    def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
-        refused = ""
-        if isinstance(comes_out, Refusal):
-            text = REASON_TEXTS[comes_out.code]
-            refused = f"{text.removesuffix('.')}: {comes_out.hint}" if comes_out.hint else text
-        steps.append(TracedStep(field, step, _shown(goes_in), "" if refused else _shown(comes_out), refused))
-
-    mapper, _ = compile_with_problems(mapping, directory, as_of, watch)
-    return Explanation(outcomes=mapper.outcomes(row), steps=tuple(steps))
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case list():
-            return " | ".join(map(_shown, value))
-        case date() | time() | timedelta() | EndOfDay():
-            return text_of(value)
-        case dict():
-            return ", ".join(f"{name}: {_shown(part)}" for name, part in value.items())
-        case _:
-            return str(value)

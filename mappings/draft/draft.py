@@ -17,26 +17,23 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mappings.columns import folded
 from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.draft.guesses import (
-    UNKNOWN,
     Column,
     Guess,
     Role,
     RoleGuess,
     Surety,
-    ZoneGuess,
     agreed_order,
     cancelling_word,
     comment,
-    country_language,
     guess_key,
     guess_roles,
-    guess_zone,
     read_columns,
     says_cancelled,
 )
 from mappings.draft.nested import dated_list
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes
+from mappings.draft.zone_guess import UNKNOWN, ZoneGuess, country_language, guess_zone
 from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN, FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow

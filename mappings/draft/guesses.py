@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 import yaml
-from babel import Locale
-from babel.core import get_global
 
 from mappings.draft.privacy import hidden_texts
 from mappings.draft.times import ColumnTimes, find_clocks, find_lengths, find_times
-from mappings.steps.lookups import LOCAL, country_codes, same_country
-from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
+from mappings.zones import zone_named
 
 
 class Role(StrEnum):
@@ -511,92 +508,3 @@ def _grown(parts: tuple[Column, ...], played: Mapping[Role, Column], rows: Seque
 def _clashes(parts: Sequence[Column], rows: Sequence[int]) -> int:
     """Return how many rows have the same key as an earlier row."""
     return len(rows) - len({tuple(part.cells[row].strip() for part in parts) for row in rows})
-
-
-_WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneGuess:
-    """The guessed zone of a sample, "" if unknown. `by_country`: the zones of several countries in a column."""
-
-    zone: str
-    column: str
-    surety: Surety
-    why: str
-    by_country: Mapping[str, str] = field(default_factory=dict)
-
-
-UNKNOWN = ZoneGuess("", "", "unsure", "the file does not say the time zone: write the partner's zone, such as Europe/Lisbon")
-
-
-def guess_zone(roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
-    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days."""
-    by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
-    by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    return by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None) or UNKNOWN
-
-
-def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the fewest languages in which most texts of a column are names of countries, and the codes of those names."""
-    best: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-    for languages in (("en",), ("en", LOCAL), *(("en", language) for language in LANGUAGES[1:])):
-        codes = country_codes(languages)
-        known = {text: code for text in column.counts if (code := codes.get(same_country(text)))}
-        if len(known) * 2 > len(column.counts) and len(known) > len(best[1]):
-            best = languages, known
-    return best
-
-
-def _by_country(column: Column) -> ZoneGuess | None:
-    zones = _countries()
-    known = {text: zones[code] for text, code in country_language(column)[1].items() if code in zones}
-    others = [text for text in column.counts if text not in known]
-    if not known:
-        return None
-    if len(set(known.values())) == 1 and not others:
-        why = f'"{column.name}" is {_shortened(known)} in {len(column.filled):,} rows'
-        return ZoneGuess(next(iter(known.values())), column.name, "likely", why)
-    why = f'"{column.name}" names {len(column.counts)} countries'
-    if others:
-        why = f"{why}; no single zone is that of {_shortened(others)}"
-    return ZoneGuess("", column.name, "unsure" if others else "likely", why, known)
-
-
-def _by_city(column: Column) -> ZoneGuess | None:
-    cities = zone_cities()
-    known = {text: zone for text in column.counts if (zone := cities.get(same_place(text.partition(",")[0])))}
-    rows = sum(column.counts[text] for text in known)
-    if len(set(known.values())) != 1 or rows * 20 < len(column.filled):
-        return None
-    why = f'"{column.name}" is {_shortened(known)} in {rows:,} of {len(column.filled):,} rows'
-    return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
-
-
-def _by_language(column: Column) -> ZoneGuess | None:
-    languages = {way.locale for way in column.times.ways if way.locale} if column.times else set()
-    language = languages.pop() if len(languages) == 1 else "en"
-    zone = _countries().get(get_global("likely_subtags").get(language, "").rpartition("_")[2])
-    if zone is None or language == "en":
-        return None
-    why = f'only the language of the days in "{column.name}", {Locale(language).english_name}, suggests it'
-    return ZoneGuess(zone, column.name, "unsure", f"{why}: write the partner's zone")
-
-
-@lru_cache(maxsize=1)
-def _countries() -> Mapping[str, str]:
-    """Return the zone of each country that has a single zone (apart from islands), by country code."""
-    zones: dict[str, list[str]] = {}
-    main: dict[str, str] = {}
-    for line in zone_table("zone.tab"):
-        code, _, zone, *comment = line.split("\t")
-        zones.setdefault(code, []).append(zone)
-        if _WHOLE_COUNTRY.match("".join(comment)):
-            main.setdefault(code, zone)
-    return {code: each[0] for code, each in zones.items() if len(each) == 1} | main
-
-
-def _shortened(texts: Iterable[str]) -> str:
-    first, *others = texts
-    shown = ", ".join([first, *others[:3]])
-    return f"{shown} and {len(others) - 3} more" if len(others) > 3 else shown

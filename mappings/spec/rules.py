@@ -121,9 +121,7 @@ class Recurrence(Strict):
     nth: Value | None = None
     """Which of these weekdays in their month: 1 is the first, -1 the last; several may be given."""
     rrule: Value | None = None
-    """An RFC 5545 rule instead of weekdays and nth: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO. UNTIL with a time is a moment if `from` gives
-    a time, else a day.
-    """
+    """An RFC 5545 rule instead of weekdays and nth: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO. A time in UNTIL counts if `from` has one."""
     excluded: Value | None = Field(default=None, alias="except")
     """Dates to leave out; those of moments in the event's time zone if `rrule` is used."""
     extra: Value | None = None

@@ -14,7 +14,8 @@ from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
-    from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed, explain_row
+    from mappings.compiler.explain import TracedStep, explain_row
+    from mappings.compiler.mapper import RowMapper, compile_feed
     from mappings.compiler.rows import left_out
     from mappings.delivery import split_destination
     from mappings.errors import ConfigError, FileProblem

@@ -17,7 +17,8 @@ from pipelines.cli.options import IS_WORKING, AsJson, AsOf, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
-    from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed
+    from mappings.compiler.explain import TracedStep
+    from mappings.compiler.mapper import RowMapper, compile_feed
     from mappings.errors import FileProblem
     from mappings.outcome import (
         Absorbed,

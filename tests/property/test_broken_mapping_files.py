@@ -19,7 +19,8 @@ from typing import NoReturn
 import pytest
 from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
-from mappings.compiler.mapper import compile_feed, explain_row
+from mappings.compiler.explain import explain_row
+from mappings.compiler.mapper import compile_feed
 from mappings.errors import ConfigError, FileProblem, MappingFileError
 from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from unit.mappings.conftest import Build, Mapper, Row, cases, cells_of, event_of, mapped, rejected, said
 
-from mappings.compiler.mapper import RowMapper, compile_feed, explain_row
+from mappings.compiler.explain import explain_row
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import Directory, as_draft, with_cover
 from mappings.outcome import SourceRow

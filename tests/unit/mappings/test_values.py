@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from unit.mappings.conftest import Build, Mapper, Row, as_text, cases, cells_of, event_of, mapped, mistakes, rejected, said
 
-from mappings.compiler.mapper import compile_feed, explain_row
+from mappings.compiler.explain import explain_row
+from mappings.compiler.mapper import compile_feed
 from mappings.errors import ConfigError, MappingFileError
 from mappings.event import Directory
 from mappings.outcome import Rejection, RowLocation, RowOutcome, SourceRow

@@ -51,6 +51,10 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     Detail.NO_SUCH_DAY: Sentence("{found} does not exist ({month:month} has {days:number} days).", _CORRECT),
     Detail.WRONG_WEEKDAY: Sentence("{found}: {day:date} is not a {named:weekday}.", "Correct the date or the day of the week."),
     Detail.WRONG_YEAR: Sentence("{found}: the year {year} is before {earliest}.", "Correct the year."),
+    ReasonCode.FAR_AHEAD: Sentence("{day:date} is more than {years:number} years ahead.", "Correct the year."),
+    Detail.BUDDHIST_YEAR: Sentence(
+        "{day:date}: the year {year} looks like one of the Buddhist calendar.", "Enter the year {common}."
+    ),
     Detail.ENDS_FIRST: Sentence(
         "{found}: it ends on {last:date}, before it begins on {first:date}.", "Correct the dates, or write both years."
     ),

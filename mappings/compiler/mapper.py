@@ -40,7 +40,7 @@ from mappings.compiler.expand import (
 )
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.compiler.payload import Payload, Validator
-from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping, left_out
+from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, Reach, compile_choice, compile_grouping, left_out
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
@@ -95,7 +95,7 @@ class RowRules:
     """The compiled rules of a feed. `rules` apply to the row before the first of the `expansions`; `window` applies to the
     payload.
 
-    `days`: the days of the run, if the feed has a `recur` rule.
+    `days`: the days of the run, if the feed has a `recur` rule. `reach`: how far ahead events may be; None without a run.
     """
 
     rules: list[PlacedRule] = field(default_factory=list)
@@ -103,12 +103,14 @@ class RowRules:
     window: CompiledWindow | None = None
     join: MapGroups | None = None
     days: RunDays | None = None
+    reach: Reach | None = None
 
 
 def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowRules:
     """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
     compiler.problems.extend(_misplaced(mapping))
-    found, explode = RowRules(), mapping.rule(spec.Explode)
+    reach = None if as_of is None else Reach.of(as_of, mapping.publish.years_ahead)
+    found, explode = RowRules(reach=reach), mapping.rule(spec.Explode)
     if explode is not None:
         compiler.given["item"] = CompiledValue(lambda row: row.item, Flow(Kind.TEXT), explode.explode.columns[0])
     first_day = _compile_day(compiler, mapping)
@@ -120,6 +122,7 @@ def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | No
             case spec.Recur():
                 found.days = _run_days(mapping, as_of)
                 expand = compile_recurrence(compiler, rule.recur, loc, found.days, first_day, _compile_zone(compiler, mapping))
+                expand = expand if reach is None else reach.within(expand)
                 if compiler.watch is not None:
                     expand = _reported_days(expand, found.days, position + 1, compiler.watch)
                 found.expansions.append(Expansion(expand))
@@ -492,7 +495,7 @@ class RowMapper:
         window = self._rules.window
         if window is None or 0 < event.rejected_by < window.place:
             return ""
-        self._validator.check_order(event, payload)
+        self._validator.check_times(event, payload)
         if any(reason.field in window.reads for reason in event.reasons):
             return ""
         try:
@@ -549,6 +552,7 @@ def compile_with_problems(
             digest_cells=row_digester(mapping.digest),
             joined={", ".join(join.by): join.prefix for join in mapping.source.join},
             drafts_warned=mapping.publish.draft_on_warning,
+            reach=rules.reach,
         ),
         _named=compiler.named_count,
         _run_dates=frozenset(compiler.run_dates) | _day_of_series(mapping, as_of),

@@ -33,6 +33,7 @@ from mappings.compiler.base import (
     once,
     remembered,
 )
+from mappings.compiler.rows import Reach, read_moment
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
@@ -333,7 +334,7 @@ class Validator:
     """Validates the payloads of a feed by the service's rules and, if known, its classifications.
 
     `used` returns the cells that the mapping reads, `digest_cells` their digest. `joined`: the column prefix of each joined
-    table, by the columns of its key. `drafts_warned`: rows with a warning are sent as drafts.
+    table, by the columns of its key. `drafts_warned`: rows with a warning are sent as drafts. `reach`: None without a run.
     """
 
     payload: Payload
@@ -342,6 +343,7 @@ class Validator:
     digest_cells: Callable[[Sequence[str]], bytes]
     joined: Mapping[str, str]
     drafts_warned: bool
+    reach: Reach | None
 
     def outcome(self, row: SourceRow, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
         """Return the event of a row, or its rejection with all reasons."""
@@ -356,7 +358,8 @@ class Validator:
                 cell = state.cells.get(column, "") if refusal.is_empty else ""
                 found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")
                 state.reasons.append(found.reason(path))
-        self.check_order(state, payload)
+        self.check_times(state, payload)
+        self._check_reach("endAt", state, payload)  # after the window, which may leave out what lasts too long
         if self.slugs is not None and isinstance(payload.get("classifications"), list):
             for slug in payload["classifications"]:
                 if slug not in self.slugs:
@@ -389,9 +392,14 @@ class Validator:
         """Return the digest of the cells that the mapping uses and of the mapping."""
         return self.digest_cells(self.used(cells))
 
-    def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
-        """Add a reason if the event ends before it starts, unless one of the two times already has a reason."""
-        if "endAt" not in payload or (state.reasons and any(reason.field in _MOMENTS for reason in state.reasons)):
+    def check_times(self, state: RowState, payload: Mapping[str, Any]) -> None:
+        """Add a reason if the event starts beyond the feed's reach or ends before it starts, unless one of the two times already
+        has a reason.
+        """
+        if state.reasons and any(reason.field in _MOMENTS for reason in state.reasons):
+            return
+        self._check_reach("startAt", state, payload)
+        if "endAt" not in payload:
             return
         start, end = payload.get("startAt"), payload["endAt"]
         if type(start) is type(end) is str and start[19:] == end[19:] and start <= end:
@@ -406,6 +414,13 @@ class Validator:
                 ReasonCode.END_BEFORE_START, hint, found=str(end), particulars={"start": str(start), "end": str(end)}
             )
             state.reasons.append(refusal.about(self._column_of("endAt"), "", "").reason("endAt"))
+
+    def _check_reach(self, name: str, state: RowState, payload: Mapping[str, Any]) -> None:
+        moment = payload.get(name)
+        if self.reach is None or type(moment) is not str or moment[:10] <= self.reach.last or read_moment(moment) is None:
+            return
+        if not any(reason.field == name for reason in state.reasons):
+            state.reasons.append(self.reach.refusal(moment[:10]).about(self._column_of(name), "", "").reason(name))
 
     def _own_reasons(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
         """Yield the reasons that are not consequences of problems that the reader found in the row.

@@ -7,16 +7,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, ParamSpec, Protocol, TypeVar
+
+from dateutil.relativedelta import relativedelta
 
 from mappings.compiler.base import Compiler, Getter, RowState, Watch, as_list
 from mappings.errors import ConfigError
 from mappings.outcome import OVER, TOO_FAR, Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, ValuePosition
-from mappings.reasons import Reason, ReasonCode, Refusal
+from mappings.reasons import Detail, Particular, Reason, ReasonCode, Refusal
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec import rules as spec
 from mappings.steps.step import Kind
@@ -59,8 +61,8 @@ class CompiledWindow:
         return label
 
     def _outside(self, payload: dict[str, Any]) -> str:
-        span, start = self.span, _moment(payload.get("startAt"))
-        end = _moment(payload["endAt"]) if "endAt" in payload and "endAt" in self.reads else start
+        span, start = self.span, read_moment(payload.get("startAt"))
+        end = read_moment(payload["endAt"]) if "endAt" in payload and "endAt" in self.reads else start
         if start is None or end is None:
             return ""
         if span.past == "skip" and end < self.as_of:
@@ -86,12 +88,54 @@ def _hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:.1f} hours"
 
 
-def _moment(text: Any) -> datetime | None:
+def read_moment(text: Any) -> datetime | None:
+    """Return an ISO date and time with offset, None for anything else."""
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
     return moment if moment.tzinfo is not None else None
+
+
+_BUDDHIST_ERA = 543
+"""The years by which the Buddhist calendar of Thailand is ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far ahead events may be: `years` after the year `now` of the run, until the ISO day `last`."""
+
+    now: int
+    years: int
+    last: str
+
+    @classmethod
+    def of(cls, as_of: datetime, years: int) -> Reach:
+        """Return the reach of a run that starts at `as_of`."""
+        return cls(as_of.year, years, str(as_of.date() + relativedelta(years=min(years, MAXYEAR - as_of.year))))
+
+    def refusal(self, day: str) -> Refusal:
+        """Return the refusal of a later ISO day."""
+        common = int(day[:4]) - _BUDDHIST_ERA
+        hint = f"{day} is more than {self.years} years after the run"
+        particulars: dict[str, Particular] = {"day": day, "years": self.years}
+        if not self.now - 1 <= common <= self.now + self.years:
+            return Refusal(ReasonCode.FAR_AHEAD, f"{hint} (publish: years_ahead)", particulars=particulars)
+        hint += f"; {day[:4]} looks like a year of the Buddhist calendar, {common} elsewhere (publish: years_ahead)"
+        particulars |= {"year": day[:4], "common": str(common)}
+        return Refusal(ReasonCode.FAR_AHEAD, hint, detail=Detail.BUDDHIST_YEAR, particulars=particulars)
+
+    def within(self, expand: Callable[[RowState], list[RowState]]) -> Callable[[RowState], list[RowState]]:
+        """Wrap a recurrence so that a row is rejected whose days are all beyond the horizon because its year is wrong."""
+
+        def within(row: RowState) -> list[RowState]:
+            events = expand(row)
+            if row.label == TOO_FAR and str(row.day) > self.last:
+                row.label, row.is_refused = "", True
+                row.reasons.append(self.refusal(str(row.day)).reason("startAt"))
+            return events
+
+        return within
 
 
 class TooManyHeldError(ConfigError):

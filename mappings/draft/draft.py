@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mappings.columns import folded
 from mappings.compiler.mapper import RowMapper, compile_with_problems
+from mappings.compiler.rows import Reach
 from mappings.draft.guesses import (
     Column,
     Guess,
@@ -37,6 +38,7 @@ from mappings.draft.zone_guess import UNKNOWN, ZoneGuess, country_language, gues
 from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN, FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.spec.feed import PublishPolicy
 from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
@@ -64,10 +66,13 @@ class SourceSample:
     rows: Sequence[Mapping[str, str]]
 
 
-def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = "") -> tuple[str, tuple[Guess, ...]]:
+def draft_feed(
+    sample: SourceSample, feed: str, *, zone: str = "", order: str = "", as_of: datetime | None = None
+) -> tuple[str, tuple[Guess, ...]]:
     """Return the text of a first mapping file without examples, and its guesses.
 
     `zone` (an IANA name) and `order` (`day` or `month` first) are given by the author; "" leaves them to evidence.
+    Dates implausibly long after `as_of` are unsure.
     """
     is_calendar, calendar_key = sample.source.kind == "ics", ""
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
@@ -80,7 +85,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         columns, roles = nested.columns, guess_roles(nested.columns)
     has_zones = Role.ZONE in roles and not zone and not is_calendar
     clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
-    times, time_guesses = _read_times(roles, columns, order)
+    times, time_guesses = _read_times(roles, columns, order, as_of)
     if is_calendar:
         calendar_key, key_guess = _calendar_key(sample.rows)
         guesses = [key_guess, Guess("endAt", "DTEND", "sure", _ENDS)]
@@ -258,7 +263,7 @@ class _Reading:
 
 
 def _read_times(
-    roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str
+    roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str, as_of: datetime | None
 ) -> tuple[dict[str, _Reading], list[Guess]]:
     """Return the named values that parse dates and times by the best formats, and the guesses."""
     proof = f"{order}-first, as you said"
@@ -285,7 +290,7 @@ def _read_times(
         name = "days" if kind == "dates" and role is Role.START else _NAMES[role]
         is_second = role is Role.END_CLOCK and found is clock
         source = roles[Role.CLOCK if is_second else role]
-        guess = _time_guess(role, source, found, order, proof)
+        guess = _time_guess(role, source, found, order, proof, as_of)
         if role is Role.START and Role.CLOCK in times and (times[Role.CLOCK].is_doubtful or kind in _WITH_CLOCK):
             what = "only their days are read" if kind in _WITH_CLOCK else "see there"
             guess = replace(guess, surety="unsure", why=f'{guess.why}; "{played[Role.CLOCK].name}" holds the times: {what}')
@@ -297,7 +302,7 @@ def _read_times(
     return readings, [reading.guess for reading in readings.values() if reading.guess]
 
 
-def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
+def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str, as_of: datetime | None) -> Guess:
     formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
     fits = "are lengths of time" if role is Role.LENGTH else fits
@@ -314,6 +319,9 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
         why.append(f"as many fit {other}: until you choose one, each such row is rejected")
     if times.all_day:
         why.append(f"{', '.join(map(repr, times.all_day))} is not a time: the event lasts all day")
+    if as_of and str(times.latest) > (reach := Reach.of(as_of, PublishPolicy().years_ahead)).last:
+        surety = "unsure"
+        why.append(f"{reach.refusal(str(times.latest)).hint}: such rows are rejected")
     if times.odd:
         why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
     if times.is_doubtful:
@@ -327,8 +335,9 @@ _TRIED = 300
 _ANY_DAY = "2026-01-01"
 
 
-def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> str:
-    """Append an `examples` block with an event and a rejection to a draft. `path`: where the file will be saved.
+def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]], now: datetime | None = None) -> str:
+    """Append an `examples` block with an event and a rejection to a draft. `path`: where the file will be saved. No event is
+    implausibly long after `now`.
 
     Raises:
         MappingFileError: the draft does not compile.
@@ -346,6 +355,8 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
         mapper, _ = compile_with_problems(mapping, Directory(), datetime.fromisoformat(as_of))
         tried = _single_outcomes(mapper, short)
     events = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
+    last = Reach.of(now, mapping.publish.years_ahead).last if now else str(date.max)
+    events = [(row, event) for row, event in events if event["startAt"][:10] <= last]
     refused = [(row, outcome) for row, outcome in tried if isinstance(outcome, Rejection)]
     is_keyless = bool(tried) and not refused
     if is_keyless:

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import lru_cache, partial
-from itertools import product
+from itertools import chain, product
 from typing import Any, get_args
 
 from mappings.lint.warnings import order_of, swapped
@@ -191,7 +192,7 @@ class ColumnTimes:
 
     `order`: the order of day and month (`day` or `month` first), "" if unambiguous. `proving`: how many cells prove that order;
     with 0 the other order fits as well. `odd`: the first cells that fit no format; `all_day`: texts among times that mean all
-    day, which count as fitting.
+    day, which count as fitting. `latest`: the last day in the cells.
     """
 
     ways: tuple[TimeSpelling, ...]
@@ -201,6 +202,7 @@ class ColumnTimes:
     proving: int = 0
     odd: tuple[str, ...] = ()
     all_day: tuple[str, ...] = ()
+    latest: date = date.min
 
     @property
     def share(self) -> float:
@@ -320,7 +322,20 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
         together.setdefault((form.kind, locale, form.by), []).append(form.format.spelling if form.format else "")
     ways = tuple(TimeSpelling(kind, tuple(formats), locale, by) for (kind, locale, by), formats in together.items())
     fitting = sum(count for text, count in counts.items() if fits[text])
-    return ColumnTimes(ways, fitting, len(texts), order, proving, odd)
+    latest = max(
+        chain.from_iterable(_days_in(form.read(text)) for text in distinct for form in chosen if form.fits(text)),
+        default=date.min,
+    )
+    return ColumnTimes(ways, fitting, len(texts), order, proving, odd, latest=latest)
+
+
+def _days_in(value: object) -> Iterator[date]:
+    """Yield the days of what a form reads: of a date or moment, or of several."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _days_in(one)
+    elif isinstance(value, date):
+        yield value.date() if isinstance(value, datetime) else value
 
 
 def _order(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:

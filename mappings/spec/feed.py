@@ -177,6 +177,8 @@ class PublishPolicy(Strict):
     """When a delivered row is gone from its source: report it, or ignore it (neither marked nor listed)."""
     draft_on_warning: bool = False
     """Send every row that has a warning, including warnings of the source, as a draft for review."""
+    years_ahead: int = Field(default=5, ge=1, le=1_000)
+    """Reject events that start or end more than this many years after the run: their years are slips, or of another calendar."""
     brakes: Brakes = Brakes()
     """Limits that stop a run before anything is sent."""
     max_pause_s: Seconds = Field(default=900.0, alias="max_pause")

@@ -248,6 +248,8 @@ def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy
     content = {key: document[key] for key in _ABOUT_ROWS if key in document}
     if publish.draft_on_warning:
         content["draft_on_warning"] = "true"
+    if "years_ahead" in publish.model_fields_set:
+        content["years_ahead"] = str(publish.years_ahead)
     shelves = {name: [table.columns, table.rows] for name, table in tables.items()}
     text = orjson.dumps([plain(content), shelves], option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=16).digest()

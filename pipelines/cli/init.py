@@ -34,6 +34,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output, counted, document_from
+    from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
 
 Source = Annotated[
@@ -102,10 +103,10 @@ def init(  # one parameter for each option
         sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
         raise ConfigError(f"{stem} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    text, guesses = draft_feed(sample, feed, zone=zone, order=dates.removesuffix("-first") if dates else "")
+    text, guesses = draft_feed(sample, feed, zone=zone, order=dates.removesuffix("-first") if dates else "", as_of=now())
     guesses = (*guesses, *_outside(sample.place, out, settings))
     with suppress(MappingFileError):  # a draft with values to fill in has no examples
-        text = with_examples(text, out.absolute(), sample.rows)
+        text = with_examples(text, out.absolute(), sample.rows, now())
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("w" if force else "x", encoding="utf-8", newline="\n") as file:

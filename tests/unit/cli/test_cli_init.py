@@ -13,6 +13,7 @@ from unit.cli.conftest import Desk
 from workbooks import write_xlsx
 
 REAL = Path(__file__).parents[2] / "feeds" / "data"
+FIELD = Path(__file__).parents[2] / "field_cases"
 OVERWRITTEN = "Creative Coding with Girl Scouts of Orange County"
 AGENDA = "REF;NOME;INICIO;HORAS;LOCAL;CIDADE;CATEGORIA;LINK;ESTADO"
 ROWS = (
@@ -152,6 +153,17 @@ def test_days_and_times_in_several_columns_give_a_beginning_and_an_end(desk: Des
     drafted(desk, agenda(desk, *rows, header=header), "--zone", "Europe/Berlin")
     events = [row["event"] for row in previewed(desk)]
     assert [f"{event['startAt'][8:16]} {event.get('endAt', '')[8:16]}" for event in events] == times
+
+
+def test_years_of_another_calendar_are_unsure_and_their_rows_rejected(desk: Desk) -> None:
+    feed, said = drafted(desk, str(FIELD / "thai-years.csv"), "--zone", "Asia/Bangkok")
+    doubt = guess(said, "startAt")
+    assert doubt["surety"] == "unsure"
+    assert "2570-05-23 is more than 5 years after the run; 2570 looks like a year of the Buddhist calendar, 2027" in doubt["why"]
+    assert all("event" not in example for example in feed.get("examples", ()))
+    assert [[reason["code"] for reason in row["rejected"]] for row in previewed(desk)] == [["far_ahead"]] * 2
+    _, said = drafted(desk, agenda(desk, "1,Jazz,2030-05-03,2206-05-03", header="id,title,start,end"))
+    assert {about: guess(said, about)["surety"] for about in ("startAt", "endAt")} == {"startAt": "sure", "endAt": "unsure"}
 
 
 PLAYED = [

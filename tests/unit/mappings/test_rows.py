@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from unit.mappings.conftest import Build, Mapper, Row, cases, cells_of, event_of, mistakes, said
+from unit.mappings.conftest import Build, Mapper, Row, cases, cells_of, event_of, mistakes, rejected, said
 
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
@@ -18,6 +18,7 @@ from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Silence, Skipped, SourceRow, if_unknown
 from mappings.row_key import RowKey
+from mappings.sentences import Words
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 """A Wednesday."""
@@ -97,7 +98,7 @@ recur | FIRST: soon => 1 not_a_date FIRST | FIRST: "" => 1 required FIRST | LAST
 recur | LAST: 2026-05-04, DAYS: TER => 1 no_day | CLOCK: 25:00, TITLE: "" => 1 title required TITLE; startAt not_a_time CLOCK
 recur | FIRST: 2026-03-28, LAST: 2026-03-30, DAYS: SEG, CLOCK: 01:30, ALSO: 29/03/2026 => 03-29 startAt no_such_time CLOCK; 03-30
 horizon | LAST: "" => 05-08; 05-11; 05-15 | LAST: 2026-05-04 => 1 already over
-horizon | FIRST: 2026-09-01, LAST: "" => 1 beyond the horizon
+horizon | FIRST: 2026-09-01, LAST: "" => 1 beyond the horizon | FIRST: 2569-05-04, LAST: "" => 1 startAt far_ahead
 at_most | EMPTY => 1 too_many
 nth | FIRST: 2026-05-01, LAST: 2026-07-31, NTH: "1,-1" => 05-04; 05-25; 06-01; 06-29; 07-06; 07-27 | NTH: 6 => 1 not_accepted
 rrule | FIRST: 2026-05-01, LAST: 2026-07-31, RRULE: FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;COUNT=3 => 05-01; 05-15; 05-29
@@ -229,6 +230,11 @@ window | START: {OVER}, END: soon ~ START: {OVER}, END: 2026-04-10T20:00:00 => 1
 window | START: soon, END: {ENDED} => 1 startAt not_a_date START
 window | START: {OVER}, TITLE: "" ~ START: {OVER}, END: {ENDED} => 1 already over
 kept | START: 2026-09-01T18:00:00+00:00, END: soon => 1 beyond the horizon
+window | START: 2569-05-10T18:00:00+00:00 => 1 startAt far_ahead START
+kept | START: 2569-05-10T18:00:00+00:00 => 1 startAt far_ahead START
+window | END: 2031-05-07T18:00:00+00:00 => 1 endAt far_ahead END
+window | START: 2031-05-06T18:00:00+00:00 => 1 beyond the horizon
+skip window | START: 2569-05-10T18:00:00+00:00, KIND: online => 1 online only
 """)
 
 
@@ -239,6 +245,22 @@ def test_the_first_rule_that_rejects_a_row_or_leaves_it_out_decides(
     ordered = "".join(RULES[name] for name in rules.split())
     feed = ruled(ordered, event="startAt: {from: START}\nendAt: {from: END, on_empty: omit}")
     assert by_key([feed(row(**{"START": "2026-05-10T18:00:00+00:00"} | cells_of(cells)))]) == becomes
+
+
+def test_a_year_that_no_event_can_have_is_explained_and_the_file_may_allow_it(build: Build, row: Row) -> None:
+    event, far = "startAt: {from: START}", "2569-05-10T18:00:00+00:00"
+    (reason,) = rejected(compile_feed(build(event=event), Directory(), NOW)(row(START=far))).reasons
+    assert reason.hint.startswith(
+        "2569-05-10 is more than 5 years after the run; 2569 looks like a year of the Buddhist calendar"
+    )
+    assert Words("en").problem(reason) == "10 May 2569: the year 2569 looks like one of the Buddhist calendar."
+    assert Words("de").advice(reason) == "Schreiben Sie das Jahr 2026."
+    (reason,) = rejected(compile_feed(build(event=event), Directory(), NOW)(row(START="2206-05-10T18:00:00+00:00"))).reasons
+    assert Words("en").problem(reason).endswith("10 May 2206 is more than 5 years ahead.")
+    allowed = build(event=event, top="publish: {years_ahead: 600}\n")
+    assert said(compile_feed(allowed, Directory(), NOW)(row(START=far)), "startAt") == far
+    assert said(compile_feed(build(event=event), Directory())(row(START=far)), "startAt") == far
+    assert said(compile_feed(build(event=event), Directory(), NOW.replace(year=9999))(row(START=far)), "startAt") == far
 
 
 def test_a_row_that_a_rule_leaves_out_names_the_rule_by_its_place_in_the_file(ruled: Mapper, row: Row) -> None:

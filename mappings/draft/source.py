@@ -74,8 +74,7 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     """
     begin = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
     suffix = PurePath(name.casefold()).suffix
-    is_old_workbook = begin.startswith(b"\xd0\xcf\x11\xe0")  # or one with a password: the reader says so
-    if is_old_workbook or (begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}):
+    if begin.startswith(b"PK\x03\x04"):
         return SourceGuess({"kind": "xlsx"}, {})
     if begin.startswith(b"BEGIN:VCALENDAR"):
         why = {"kind": "it begins with BEGIN:VCALENDAR", "series": "each occurrence of a series in this span is a row"}
@@ -246,9 +245,6 @@ def _are_events(items: Sequence[Any]) -> bool:
 
 def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     text = content.decode(guess_encoding(content, is_whole=is_whole)[0], "replace")
-    if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
-        hint = "download the file itself; its address may ask for a login"
-        raise ConfigError(f"{name} is a web page, not rows", hint=hint)
     element, count = _repeated_element(text)
     if not element:
         hint = "write the mapping by hand, with the element of an event in `source.records`"
@@ -257,14 +253,17 @@ def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
 
 
 def _repeated_element(text: str) -> tuple[str, int]:
-    """Return the path and count of the repeated element nearest the root that contains other elements."""
+    """Return the path and count of the repeated element nearest the root that contains other elements, or has at least two
+    attributes if none does.
+    """
     counts: Counter[tuple[str, ...]] = Counter()
-    parents: set[tuple[str, ...]] = set()
+    parents, attributed = set[tuple[str, ...]](), set[tuple[str, ...]]()
     way: list[str] = []
 
-    def start(name: str, _: object) -> None:
+    def start(name: str, attributes: Mapping[str, str]) -> None:
         if len(way) < 30:
             parents.add(tuple(way))
+            attributed.update([(*way, name)] if len(attributes) > 1 else [])
             counts[(*way, name)] += 1
         way.append(name)
 
@@ -272,8 +271,8 @@ def _repeated_element(text: str) -> tuple[str, int]:
     parser.StartElementHandler, parser.EndElementHandler = start, lambda _: way.pop()
     with suppress(ExpatError):  # it may end in the middle
         parser.Parse(text)
-    found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
-    path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
+    found = [(path, count) for path, count in counts.items() if count > 1 and path in parents | attributed]
+    path, count = min(found, key=lambda one: (one[0] not in parents, len(one[0]), -one[1]), default=((), 0))
     return "/".join(path), count
 
 
@@ -360,7 +359,7 @@ def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
     delimiter, _ = max(tables, key=lambda one: _evenness(tables[one][0]))
     extra = max(_DIALECTS, key=lambda names: (tables[delimiter, names][1], _evenness(tables[delimiter, names][0])))
     rows, _ = tables[delimiter, extra]
-    number = header_row(rows)
+    number, header, why_header = header_of(rows)
     width = len(rows[number - 1]) if rows else 0
     widths = _widths(rows)
     settings: dict[str, Any] = {"kind": "tsv" if delimiter == "\t" else "csv"}
@@ -369,11 +368,10 @@ def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
     if delimiter not in {",", "\t"}:
         settings["delimiter"] = delimiter
     settings |= {name: _DIALECT[name][0] for name in extra}
-    if number != 1:
-        settings["header"] = {"row": number}
+    if header:
+        settings["header"] = header
     even = f"{widths.count(width)} of {len(widths)} rows have {width} cells each"
-    header = f"row {number} is the first that is as wide as those below"
-    shown = {"encoding": why, "delimiter": even, "header": header, "kind": "" if "delimiter" in settings else even}
+    shown = {"encoding": why, "delimiter": even, "header": why_header, "kind": "" if "delimiter" in settings else even}
     shown |= {name: _DIALECT[name][2] for name in extra}
     return SourceGuess(settings, shown, frozenset(() if is_sure else ("encoding",)))
 
@@ -412,6 +410,39 @@ def _evenness(rows: Sequence[Sequence[str]]) -> float:
         return 0.0
     width, count = Counter(widths).most_common(1)[0]
     return count / len(widths) * (1 + min(width, 40) / 100) if width > 1 else 0.0
+
+
+def header_of(rows: Sequence[Sequence[str]]) -> tuple[int, dict[str, int], str]:
+    """Return the number of the header's row, the setting `header` (empty if the first row is the header), and the evidence."""
+    number = header_row(rows)
+    if number > 1 and _is_grouped(rows[number - 2 :], is_narrow=True):
+        number -= 1
+    if _is_grouped(rows[number - 1 :]):
+        header = {"row": number, "rows": 2} if number != 1 else {"rows": 2}
+        return number, header, f"row {number} names groups of columns, row {number + 1} the columns in them"
+    return number, {"row": number} if number != 1 else {}, f"row {number} is the first that is as wide as those below"
+
+
+_DIGIT = re.compile(r"\d")
+
+
+def _is_grouped(rows: Sequence[Sequence[str]], *, is_narrow: bool = False) -> bool:
+    """Return whether the first two rows are the header: groups of columns, and names in them, without a digit where the rows
+    below have some. `is_narrow`: most columns are in few groups, which is also how a title looks, or a label and its value.
+    """
+    width = max(map(len, rows[:2]), default=0)
+    groups, names, *below = (
+        ([*map(str.strip, cells), *[""] * (width - len(cells))] for cells in rows) if len(rows) > 2 else ([], [])
+    )
+    both = list(zip(groups, names, strict=True))
+    has_groups = any(name and not group for group, name in both) or any(map(str.__eq__, groups, groups[1:]))
+    if not has_groups or not all(map(any, both)) or any(map(_DIGIT.search, (*groups, *names))):
+        return False
+    adjacent = any(group and after and name for (group, name), after in zip(both, groups[1:], strict=False))
+    if is_narrow and (adjacent or sum(map(bool, groups)) < 2):
+        return False
+    columns = [[cells[at] for cells in below if cells[at]] for at, name in enumerate(names) if name]
+    return any(cells and all(map(_DIGIT.search, cells)) for cells in columns)
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:

@@ -19,6 +19,7 @@ if IS_WORKING:
 
     from connectors.sources.catalogue import describe_object, open_source, read_sheet_top
     from connectors.sources.contract import Access
+    from connectors.sources.files.kinds import refuse_other_kinds
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from connectors.sources.formats.sheet_grid import SheetTop
@@ -26,7 +27,7 @@ if IS_WORKING:
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
     from mappings.draft.guesses import Guess
     from mappings.draft.nested import first_values
-    from mappings.draft.source import HEAD_BYTES, RECORDS, SourceGuess, empty_nulls, guess_source, header_row, join_lists
+    from mappings.draft.source import HEAD_BYTES, RECORDS, SourceGuess, empty_nulls, guess_source, header_of, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.spec.source import GoogleSheetsSource, SourceSpec, WorkbookSource
     from mappings.spec.source_words import is_address
@@ -160,6 +161,8 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
     else:
         with opened(file_at(source, Path.cwd(), ANYWHERE)) as file:
             content = file.stream.read(HEAD_BYTES + 1)
+        if not content.startswith(b"PK\x03\x04"):  # packed files are unpacked: it is a workbook, or its reader says what it is
+            refuse_other_kinds(content, file.name, "rows")
         name, guess = file.name, guess_source(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
     if guess.kind in {"xlsx", "google_sheets"}:
         guess, name, (columns, rows, is_whole) = _read_sheet(guess, source, access)
@@ -207,9 +210,9 @@ def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[Source
         tops = [top, *(top_of(sheet=name) for name in top.others[:_MOST_SHEETS])]
         names, top = ("", *top.others), max(tops, key=_filled_cells)
         guess = guess.plus("sheet", names[tops.index(top)] or "#1", f"the fullest of {len(names)} sheets", is_sure=False)
-    number = header_row([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
-    if number != 1:
-        guess = guess.plus("header", {"row": number}, f"row {number} is the first with as many cells as the rows below it")
+    _, header, why = header_of([_without_blank_end(row.cells) for row in top.rows[:_TOP]])
+    if header:
+        guess = guess.plus("header", header, why)
     spec = kind.model_validate(guess.block(source))
     columns, plain = top.table(spec, is_spread=False)
     spread_columns, spread = top.table(spec, is_spread=True)

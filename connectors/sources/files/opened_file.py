@@ -28,6 +28,7 @@ from typing import IO, Any, BinaryIO, TypeVar
 from xml.parsers import expat
 
 from connectors.sources.contract import BadSourceError, ColumnsError, CutOffError, SourceUnavailableError
+from connectors.sources.files.kinds import refuse_other_archives
 from mappings.errors import DISK_IS_FULL, ConfigError
 
 T = TypeVar("T")
@@ -255,6 +256,8 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
     """Return the member of the archive that `pattern` selects, None if the archive is a workbook."""
     if "[Content_Types].xml" in archive.NameToInfo:
         return None
+    if not pattern:
+        refuse_other_archives(archive.NameToInfo, name)
     # Not `is_dir`, which fails on a member without a name before Python 3.12.
     files = (member for member in archive.infolist() if not member.filename.endswith("/"))
     members = [member for member in files if not member.filename.startswith("__MACOSX/")]

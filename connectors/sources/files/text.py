@@ -11,18 +11,12 @@ from itertools import chain
 from typing import BinaryIO
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.files.kinds import HEAD_BYTES, refuse_other_kinds
 from connectors.sources.files.opened_file import OpenedFile, as_bad_source
 from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES
 
 _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})
 """Python's cp932 maps five invalid bytes to private-use characters: treat them as undecodable."""
-
-_OTHER_KINDS = {
-    "PK\x03\x04": ("a workbook or a zip archive", "export the sheet as CSV, or unpack it"),
-    "\x1f": ("compressed with gzip", "ask for it unpacked"),
-    "%PDF": ("a PDF", "ask for the table as CSV"),
-}
-"""The first bytes of files that are not text, with what they are and what to do."""
 
 _NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _UTF_16 = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
@@ -92,23 +86,13 @@ def decoded(file: OpenedFile, encodings: Sequence[str]) -> Iterator[ReadText]:
         if not first.strip("\ufeff \t\r\n"):
             raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
         first = first.lstrip("\ufeff")
-        _refuse_other_kinds(first, file.name)
+        refuse_other_kinds(first[:HEAD_BYTES].encode(encoding, "surrogateescape"), file.name, is_xml_wanted=True)
         if "\0" in first[:100]:
             raise BadSourceError(file.name, f"this is not {encoding} text: it begins with NUL bytes", hint=_UTF_16)
         pieces = iter([first])
         yield lambda size: next(pieces, "") or read(size)
     finally:
         text.detach()
-
-
-def _refuse_other_kinds(beginning: str, name: str) -> None:
-    for magic, (what, remedy) in _OTHER_KINDS.items():
-        if beginning.startswith(magic):
-            raise BadSourceError(f"{name}:1", f"this is {what}, not rows of text", hint=remedy)
-    if beginning[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
-        raise BadSourceError(
-            f"{name}:1", "this is a web page, not rows", hint="download the file itself; its address may ask for a login"
-        )
 
 
 class TextLines:
@@ -182,7 +166,7 @@ class TextLines:
 
     def _read(self) -> Iterator[str]:
         first = self._text.read(_BLOCK).lstrip("\ufeff")
-        _refuse_other_kinds(first, self._name)
+        refuse_other_kinds(first[:HEAD_BYTES].encode(self._encoding, "surrogateescape"), self._name)
         blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
         return (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks
 

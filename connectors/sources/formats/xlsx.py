@@ -19,6 +19,7 @@ from typing import BinaryIO
 from rapidfuzz import process
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
+from connectors.sources.files.kinds import HEAD_BYTES, is_text, refuse_other_archives, refuse_other_kinds
 from connectors.sources.files.opened_file import OpenStored, opened, opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text
@@ -137,12 +138,6 @@ class SharedStrings(Sequence[str]):
 _CHUNK_BYTES = 64 * 1024
 _MOST_TEXT = 256 * 1024 * 1024
 _MILLION = 2**20
-_CUT = "an incomplete file, or one of another kind"
-_KINDS = {
-    b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
-    b"<": ("a web page or XML", "download the file itself; its address may ask for a login"),
-    b"%PDF": ("a PDF", "ask for the table as .xlsx"),
-}
 _SAVE_AGAIN = "open it in a spreadsheet program and save it again"
 _SAVE_AS_CSV = "save the sheet as CSV, which is read row by row"
 _NEVER_WRITTEN = "no spreadsheet program writes this: is it the right file?"
@@ -200,21 +195,25 @@ class XlsxPackage:
         """
         self.name = name
         self._stored_bytes = stored_bytes
-        head = stream.read(4)
+        head = stream.read(HEAD_BYTES)
         stream.seek(0)
         if not head:
             raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
         try:
             self._zip = opened_archive(stream, name)
         except BadSourceError as error:
-            whole_file = (_CUT, "ask the partner for the whole file as .xlsx")
-            what, hint = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), whole_file)
-            kind = CutOffError if what is _CUT else BadSourceError
-            raise kind(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
+            if not head.startswith(b"PK\x03\x04"):
+                refuse_other_kinds(head, name, "an .xlsx workbook")
+            if is_text(head):
+                hint = "read it with `kind: csv`, or `kind: tsv` for tabs; `eventsync init` finds the settings"
+                raise BadSourceError(name, "this is text, not an .xlsx workbook", hint=hint) from error
+            message = "this is an incomplete file, or one of another kind, not an .xlsx workbook"
+            raise CutOffError(name, message, hint="ask the partner for the whole file as .xlsx") from error
+        refuse_other_archives(self._zip.NameToInfo, name)
         roots = (part for part in self._relations("").values() if "workbook" in posixpath.basename(part))
         self._workbook = next(roots, "xl/workbook.xml")
         if self._workbook not in self._zip.NameToInfo:
-            hint = "ask for the table as .xlsx (an .ods or .numbers file, or an archive with files in it, is not one)"
+            hint = "ask for the table as .xlsx; a workbook within an archive is read by `member`"
             raise BadSourceError(name, "this is a zip archive, but no Excel workbook", hint=hint)
         self._targets = self._relations(self._workbook)
 

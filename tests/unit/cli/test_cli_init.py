@@ -289,7 +289,7 @@ def test_what_cannot_be_drafted_says_why(desk: Desk) -> None:
         (("agenda.csv", "--feed", "My Feed"), "write my-feed"),
         (("agenda.csv", "--zone", "Lisbon"), "Europe/Lisbon"),
         (("empty.csv",), "has no rows"),
-        (("page.html",), "is a web page"),
+        (("page.html",), "this is HTML: a web page"),
     ):
         desk.run("init", *words).assert_told(2, told)
 
@@ -318,6 +318,42 @@ def test_json_xml_and_workbooks_are_drafted_too(desk: Desk) -> None:
         assert (feed["source"]["kind"], feed["source"].get("header"), feed["key"]) == ("xlsx", header, ["Nr"])
         row = feed["examples"][0]["row"]
         assert (feed["event"]["title"]["from"], row["Nr"], row["Titel"]) == ("Titel", "0012", "Jazz")
+
+
+GROUPED = (
+    ("Nr,Venue,,Date,", ",Name,City,Start,End", "Nr,Venue Name,City,Date Start,End", {"rows": 2}),
+    ("Nr,Venue,Venue,Date,Date", "Nr,Name,City,Start,End", "Nr Nr,Venue Name,Venue City,Date Start,Date End", {"rows": 2}),
+    ("Nr,,,Termin,", "Nr,Titel,Ort,Beginn,Ende", "Nr Nr,Titel,Ort,Termin Beginn,Ende", {"rows": 2}),
+    ("Summer,,,,", "Nr,Titel,Ort,Beginn,Ende", "Nr,Titel,Ort,Beginn,Ende", {"row": 2}),
+    ("Host,Bonn,,,", "Nr,Titel,Ort,Beginn,Ende", "Nr,Titel,Ort,Beginn,Ende", {"row": 2}),
+    ("Nr,Titel,Ort,Beginn,Ende", "A,Jazz,Bonn,2030-04-30,", "Nr,Titel,Ort,Beginn,Ende", None),
+)
+
+
+@pytest.mark.parametrize(("groups", "names", "columns", "header"), GROUPED)
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_names_in_two_rows_are_read_together(
+    desk: Desk, kind: str, groups: str, names: str, columns: str, header: dict[str, int] | None
+) -> None:
+    rows = [groups, names, "A1,Jazz,Bonn,2030-05-01,2030-05-02", "B2,Fado,Köln,2030-05-23,2030-05-24"]
+    if kind == "csv":
+        written(desk, "plan.csv", "\n".join(rows))
+    else:
+        write_xlsx(desk.folder / "plan.xlsx", [row.split(",") for row in rows])
+    feed, said = drafted(desk, f"plan.{kind}", "--zone", "Europe/Berlin")
+    assert (feed["source"].get("header"), said["columns"]) == (header, columns.split(","))
+    assert guess(said, "startAt")["column"] == said["columns"][3]
+    assert [row["event"]["startAt"][:10] for row in previewed(desk)][-2:] == ["2030-05-01", "2030-05-23"]
+
+
+def test_elements_without_any_inside_are_records_by_their_attributes(desk: Desk) -> None:
+    feed, _ = drafted(desk, str(FIELD / "attributes-only.xml"), "--zone", "Europe/Paris")
+    assert (feed["source"]["records"], feed["key"], feed["event"]["title"]["from"]) == ("agenda/event", ["@id"], "@title")
+    assert [row["event"]["startAt"][:16] for row in previewed(desk)] == [
+        "2027-05-03T19:30",
+        "2027-05-23T20:00",
+        "2027-05-24T20:00",
+    ]
 
 
 ZONE = 'TZID="W. Europe Standard Time"'

@@ -353,6 +353,41 @@ classifications | {from: KIND, do: [{map: {a: fill-in, b: fill-in, c: music}}]} 
 classifications | {from: KIND, do: [{map: {a: fill-in, b: fill-in, c: music}}]} => eventsync check --live
 """)
 
+OFFERED = [
+    ("available", ""),
+    ("avaliable", '"avaliable" is not a value that … available, did you mean "available"?'),
+    ("sold-out", '"sold-out" is not a value that … see with one event whether the service takes another value'),
+    ("{from: A, do: [{map: {yes: available, no: sold-out}}]}", '"sold-out" is not a value'),
+    ("{from: A, do: [{map: {yes: available}, on_miss: {use: unknown}}]}", '"unknown" is not a value'),
+    ("{from: A, do: [{map: {yes: x}}, {map: {x: available}}]}", ""),
+    ("{from: A, do: [trim, {lookup: stock.csv}]}", '"gone" is not a value'),
+    ("{lookup: stock.csv, by: A, on_empty: {use: none}}", '"none" is not a value … "gone" is not a value'),
+    ("{choose: [{when: {column: A, is: present}, then: limited}], otherwise: available}", '"limited" is not a value'),
+    ("{choose: [{when: {column: A, is: present}, then: available}], otherwise: none}", '"none" is not a value'),
+    ("{first_of: [{from: A}, soon]}", '"soon" is not a value'),
+    ("{from: A, on_empty: {use: open}}", '"open" is not a value'),
+    ("$stock", 'sample.yaml:5:36: "few" is not a value'),
+]
+
+
+@pytest.mark.parametrize(("written", "message"), OFFERED)
+def test_a_text_that_the_service_is_not_known_to_take_is_reported_wherever_it_comes_from(
+    build: Build, written: str, message: str
+) -> None:
+    top = "let:\n  stock: {from: A, on_empty: {use: few}}\n" if written == "$stock" else ""
+    event = f"offers:\n    - {{url: {{from: LINK}}, availability: {written}}}"
+    found = build(event=event, top=top, files={"stock.csv": "A,STATE\n1,available\n2,gone\n"}).warnings
+    reported = "\n".join(str(one) for one in found if "example" not in str(one))
+    assert all(part in reported for part in message.split(" … "))
+    assert message or not reported, reported
+
+
+@pytest.mark.parametrize(
+    "written", ["{from: A, do: [{map: {yes: publishd}}]}", "{choose: [{when: {column: A, is: present}, then: publishd}]}"]
+)
+def test_a_status_that_the_service_refuses_is_a_mistake_wherever_it_comes_from(build: Build, written: str) -> None:
+    check_mistake(build, '"publishd" is not accepted as status, did you mean "published"?', event=f"status: {written}")
+
 
 @pytest.mark.parametrize(("key", "written", "message"), UNWISE)
 def test_what_has_no_effect_or_two_meanings_is_reported_once(build: Build, key: str, written: str, message: str) -> None:

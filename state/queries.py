@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, exists, func, null, or_, select, tuple_
 
 from mappings.reasons import Reason
-from mappings.row_key import FeedName, RowKey
+from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
@@ -119,7 +119,7 @@ class ProblemRecord:
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """A filter of entries: `states` (empty: any); `row_key`: the entry's key, or else any key that it ever had; `is_resent`:
-    resent ones only.
+    resent ones only; `name`: the idempotency key of an entry, or the id of its event.
 
     `waiting`: those that wait for a person for this reason; `is_ignored`: ignored ones, together with `waiting` those that
     would wait; `is_kept`: without those whose events were removed by hand.
@@ -131,6 +131,7 @@ class RowFilter:
     is_ignored: bool = False
     is_kept: bool = False
     waiting: Waiting | None = None
+    name: IdempotencyKey | int | None = None
 
 
 _Row = Row[*tuple[Any, ...]]
@@ -318,6 +319,8 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
+    if which.name is not None:
+        yield (ENTRY.c.event_id if isinstance(which.name, int) else ENTRY.c.idempotency_key) == which.name
     if which.waiting is None:
         yield ENTRY.c.scope_id == scope_id
     else:

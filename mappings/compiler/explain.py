@@ -17,8 +17,8 @@ from mappings.zones import EndOfDay
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """One step of a value, or one condition, as `explain` shows it. `field`: the payload's path, `$name` for a named value, or
-    `rule N`; `refused`: the reason of a refusal.
+    """One step of a value, or one condition, as `explain` shows it. `field`: the payload's path, `$name` for a named value,
+    `rule N`, or `event` where the steps of the event with the key `step` begin; `refused`: the reason of a refusal.
     """
 
     field: str

@@ -537,6 +537,8 @@ def compile_with_problems(
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, VALUE_COMPILERS, compile_condition, watch, as_of)
     rules = compile_rules(compiler, mapping, as_of)
     payload = Payload(compiler, mapping.event)
+    if watch is not None and mapping.is_expanding:
+        payload.announce(watch)
     key = compile_key(mapping, compiler.problems, watch)
     columns = compiler.columns | key.columns
     mapper = RowMapper(

@@ -21,6 +21,7 @@ from mappings.compiler.base import (
     Flow,
     Getter,
     RowState,
+    Watch,
     as_list,
     blamed,
     combined,
@@ -44,6 +45,8 @@ from mappings.steps.step import Kind, text_of
 from mappings.steps.urls import clean_url
 from mappings.zones import EndOfDay
 
+EACH_EVENT = "event"
+"""The field under which `explain` shows that the steps of another event of the row begin."""
 _MOMENTS = frozenset({"startAt", "endAt"})
 _NO_MOMENT = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.DURATION})
 
@@ -153,6 +156,16 @@ class Payload:
         self.cover: Getter = nothing
         self.columns: dict[str, str] = {}
         self.build = _object_reader(self._fields(self._tree(event, ("event",)), ""))
+
+    def announce(self, watch: Watch) -> None:
+        """Report each event to `watch` before its fields."""
+        build = self.build
+
+        def announced(row: RowState) -> Any:
+            watch(EACH_EVENT, row.key, None, None)
+            return build(row)
+
+        self.build = announced
 
     def _tree(self, fields: Fields, loc: Loc) -> Mapping[str, object]:
         tree, taken = fields.unfolded(loc)

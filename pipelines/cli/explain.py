@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
@@ -16,13 +18,14 @@ if IS_WORKING:
     from connectors.sources.contract import Source
     from mappings.compiler.explain import TracedStep, explain_row
     from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.compiler.payload import EACH_EVENT
     from mappings.compiler.rows import left_out
     from mappings.delivery import split_destination
     from mappings.errors import ConfigError, FileProblem
     from mappings.outcome import Absorbed, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
     from mappings.positions import locate
     from mappings.reasons import did_you_mean
-    from mappings.row_key import FeedName, RowKey
+    from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.spec.rules import Duplicates, Group
     from mappings.yaml.loader import document_of
@@ -51,7 +54,12 @@ if IS_WORKING:
     from state.queries import RowFilter
 
 Row = Annotated[
-    str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as commands print it: events.csv:17.")
+    str,
+    typer.Argument(
+        metavar="ROW",
+        help="As commands print it: a row's or an event's key, a number, a place (events.csv:17), an idempotency key (es1-…) or "
+        '"event 57".',
+    ),
 ]
 
 
@@ -63,13 +71,16 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         # A row by its key, or by its number in the file
         eventsync explain lisbon-agenda LX-2041
         eventsync explain lisbon-agenda 17
+        # One event of a row that gives several
+        eventsync explain lisbon-agenda 'LX-2041|2027-05-03'
         # A place copied from a list of rejections
         eventsync explain drafts/lisbon.yaml agenda.csv:17
 
     For each field: the raw cell, input and output of each step, and the step that refused the value, with the reason. For each
     rule: its condition and the value found. Then the event as it would be sent, the rule that leaves the row out, or the other
     row that this one duplicates or resembles; and the row's entry in the ledger. The source is read to its end; nothing is
-    written or sent. If ROW is both a key and a number, the key counts. Exit codes: 0 done, 2 there is no such row.
+    written or sent. If ROW is both a key and a number, the key counts. The steps of a row that
+    gives several events stand under a heading for each event, with its key and start. Exit codes: 0 done, 2 there is no such row.
     """
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
@@ -79,6 +90,9 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     first_run = FirstRun()
     with open_state() as reader:
         scopes = reader.scopes_of(mapping.feed)
+        if name := _name_of_event(row):
+            sent = (record.row_key for scope in scopes for record in reader.queries.rows(scope, RowFilter(name=name)))
+            row = next(sent, RowKey(row))
         asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
         with output.progress(f"searching {mapping.feed} for {row}") as bar:
             source = open_source(
@@ -102,7 +116,8 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         return 0
     show_basis(output, known, moment)
     columns = ("field", "step", "goes in", "comes out")
-    output.table(f"{found.location}, step by step", columns, _lines(steps))
+    starts = {outcome.row_key: json.loads(outcome.body)["startAt"] for outcome, _ in outcomes if isinstance(outcome, MappedRow)}
+    output.table(f"{found.location}, step by step", columns, _lines(steps, starts))
     output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
@@ -132,6 +147,7 @@ class Explained(TypedDict):
 
 _KEPT_KEYS = 50_000
 _LONGEST = 300
+_EVENT = re.compile(r"es1-[0-9a-f]{32}|event #?([0-9]{1,18})", re.ASCII)
 
 
 def _find(
@@ -149,6 +165,7 @@ def _find(
     may have the same key or resemble this one.
     """
     exact, known, numbered = list[SourceRow](), list[SourceRow](), list[SourceRow]()
+    split: list[SourceRow] = []  # whose event has this key
     keys: dict[RowKey, None] = {}
     wanted, number = typed_key(word), word.lstrip("#:")
 
@@ -158,6 +175,8 @@ def _find(
             known_as = mapper.alternatives_of(row)
             if not exact and (word in row.location.names or wanted in [key for _, key in known_as]):
                 exact.append(row)
+            elif not split and any(wanted.startswith(f"{key}|") for _, key in known_as if key):
+                split.append(row)
             elif not known and any(entry.was_met_under(wanted) for rows in asked for entry in rows.find(known_as)):
                 known.append(row)
             elif not numbered and number == row.location.shown_number:
@@ -170,13 +189,20 @@ def _find(
     with source.read() as reading:
         for outcome in mapper.over(compared(reading.rows)):
             foreseen, _ = first_run.take(outcome)
-            if any(row.location == outcome.location for row in (*exact, *known, *numbered)):
+            if any(row.location == outcome.location for row in (*exact, *split, *known, *numbered)):
                 became.append((outcome, foreseen))
-    if not exact and not known and not numbered:
-        hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"
+    if not exact and not split and not known and not numbered:
+        accepted = "its key, number or place, or an event's key, idempotency key or number, as in `event 57`"
+        hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys: write {accepted}"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
-    (found, *_) = exact or known or numbered
+    (found, *_) = exact or split or known or numbered
     return found, [one for one in became if one[0].location == found.location]
+
+
+def _name_of_event(word: str) -> IdempotencyKey | int | None:
+    """Return the idempotency key or the event's id that a word is, None if it is another name."""
+    found = _EVENT.fullmatch(word.strip())
+    return None if found is None else int(found[1]) if found[1] else IdempotencyKey(found[0])
 
 
 def _records(reader: StateReader, scopes: Iterable[FeedScope], key: RowKey) -> Iterator[RowRecord]:
@@ -261,10 +287,14 @@ def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Forese
     return RuleSeen(place=place, at=f"{shown_path(mapping.path)}:{line}:{column}", rule=spelt, tests=tests)
 
 
-def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, ...]]:
-    """Yield one table line per step; only the first step of a field names the field."""
+def _lines(steps: Iterable[TracedStep], starts: Mapping[RowKey, str]) -> Iterator[tuple[str, ...]]:
+    """Yield one table line per step, and one before each event of several; only the first step of a field names the field."""
     before = None
     for step in steps:
+        if step.field == EACH_EVENT:
+            before, start = None, starts.get(RowKey(step.step), "")
+            yield f"event {step.step}", "starts" if start else "", "", start
+            continue
         field = "" if step.field == before else step.field
         before = step.field
         comes_out = f"refused: {step.refused}" if step.refused else step.comes_out or "(nothing)"

@@ -396,7 +396,8 @@ def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: Oth
     match outcome:
         case MappedRow():
             document["event"], document["warnings"] = json.loads(outcome.body), outcome.warnings
-            head, lines = f"event {key}", json.dumps(document["event"], indent=2, ensure_ascii=False).splitlines()
+            start = f", starts {document['event']['startAt']}" if outcome.part.of > 1 else ""
+            head, lines = f"event {key}{start}", json.dumps(document["event"], indent=2, ensure_ascii=False).splitlines()
             if outcome.cover:
                 document["cover"] = outcome.cover
                 lines.append(f"cover image: {outcome.cover.url}")

@@ -206,6 +206,17 @@ explain 'events.csv row 4' => {cells: {ID: '3'}}
 explain 'events.csv row 4 (line 5)' => 0 | events.csv row 4 (line 5), step by step
 run => 0 | events.csv row 4 (line 5)
 rows --csv problems.csv => 0 | events.csv row 4 (line 5)
+# a row of several events is found by every name that commands print and each event has a heading
+source 1,Jazz,2030-05-01+2030-05-02,19:30,,concert / 5,,2030-05-03+2030-05-04,20:00,,play
+mapping online only -> online only\\n  - explode: {columns: DAY, by: '+'}
+explain 1 => {outcomes: [{row_key: 1|2030-05-01}, {row_key: 1|2030-05-02}]}
+explain 1|2030-05-02 => 0 | event 1|2030-05-01 | event 1|2030-05-02, starts 2030-05-02T19:30:00+02:00
+explain 1|2030-05-02 => {steps: {2: {field: event, step: 1|2030-05-01}}, outcomes: [{row_key: 1|2030-05-01}, {}]}
+explain 5|2030-05-03 => 0 | events.csv:3, step by step | REJECTED 5 | event 5|2030-05-04
+run --accept rejected => {runs: [{publish: {delivered: 2}}]}
+explain 'event <Jazz>' => {place: events.csv:2, ledger: [{row_key: 1|2030-05-01}, {row_key: 1|2030-05-02}]}
+explain es1-00000000000000000000000000000000 => 2 | no row 'es1-
+explain nonesuch-at-all => 2 | write its key, number or place, or an event's key, idempotency key or number
 # the step that refuses and the rule that leaves out are named
 source ROWS
 explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}

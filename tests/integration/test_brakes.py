@@ -85,7 +85,7 @@ STORIES: dict[str, list[Step]] = {
     "another key": [
         (lines(5), "", "done", 5, 0),
         ("key: [ID]", "key: [ID, GENRE]"),
-        ([line(number, title=f"Other {number}", day=f"2033-01-0{number + 1}") for number in range(5)], "", "keys", 5, 0),
+        ([line(number, title=f"Other {number}", day=f"2030-11-0{number + 1}") for number in range(5)], "", "keys", 5, 0),
         (None, "--accept keys", "done", 10, 5),
         (None, "", "done", 10, 5),
     ],

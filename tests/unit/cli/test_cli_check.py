@@ -211,7 +211,7 @@ source 1,Jazz,2030-05-01+2030-05-02,19:30,,concert / 5,,2030-05-03+2030-05-04,20
 mapping online only -> online only\\n  - explode: {columns: DAY, by: '+'}
 explain 1 => {outcomes: [{row_key: 1|2030-05-01}, {row_key: 1|2030-05-02}]}
 explain 1|2030-05-02 => 0 | event 1|2030-05-01 | event 1|2030-05-02, starts 2030-05-02T19:30:00+02:00
-explain 1|2030-05-02 => {steps: {2: {field: event, step: 1|2030-05-01}}, outcomes: [{row_key: 1|2030-05-01}, {}]}
+explain 1|2030-05-02 => {steps: {2: {field: event, step: 1|2030-05-01}}, outcomes: [{row_key: 1|2030-05-01}, {warnings: []}]}
 explain 5|2030-05-03 => 0 | events.csv:3, step by step | REJECTED 5 | event 5|2030-05-04
 run --accept rejected => {runs: [{publish: {delivered: 2}}]}
 explain 'event <Jazz>' => {place: events.csv:2, ledger: [{row_key: 1|2030-05-01}, {row_key: 1|2030-05-02}]}

@@ -53,7 +53,7 @@ publish:
   on_vanish: {on_vanish}
   brakes: {brakes}
 """
-ONCE = '"2031-05-03T20:00:00+01:00"'
+ONCE = '"2030-05-03T20:00:00+01:00"'
 EACH_DAY = '{at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'
 FILE, CHANGES = "kind: csv, path: rows.csv", "kind: salesforce, object: Event__c, incremental: {full_every: 1d}"
 DAYS = '{explode: {columns: DAYS, by: " "}}'

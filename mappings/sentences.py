@@ -102,6 +102,9 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.NO_DAY: Sentence(
         "This row has no day on which the event takes place.", "Correct its first day, its last day or its days of the week."
     ),
+    ReasonCode.BAD_SERIES: Sentence(
+        "It cannot be computed when this event happens.", "Check its times, its repetition and its time zone."
+    ),
     ReasonCode.TOO_MANY: Sentence("This row makes too many events ({most:number} are possible).", "Split it into several rows."),
     ReasonCode.UNEVEN: Sentence(
         "The lists in this row belong together and differ in length.", "Give each of them the same number of entries."

@@ -30,6 +30,7 @@ from mappings.compiler.base import (
     required,
 )
 from mappings.compiler.key import refuse_key_part
+from mappings.compiler.rows import Reach
 from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
@@ -178,11 +179,14 @@ UNTIL if it has one: in UTC, or on the wall clock of the event.
 
 @dataclass(frozen=True, slots=True)
 class RunDays:
-    """The days that matter to a run: `today`, and the first and last day that become events."""
+    """The days that matter to a run: `today`, and the first and last day that become events. A day beyond `reach` rejects its
+    row, one beyond the last waits.
+    """
 
     today: date | None = None
     first: date = date.min
     last: date = date.max
+    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +343,10 @@ def compile_recurrence(
             if when is not None and not when(row):
                 return [row]
             pattern = pattern_of(row, row.day)
+            if run.reach is not None and (far := max(map(str, {row.day, *pattern.extra}))) > run.reach.last:
+                row.is_refused = True
+                row.reasons.append(run.reach.refusal(far).reason("startAt"))
+                return [row]
             found = pattern.days(run.first, run.last, recurrence.at_most)
             if found:
                 return _events_of_days(row, found, recurrence)
@@ -413,6 +421,16 @@ def _compile_date(compiler: Compiler, value: Value | None, spot: ValuePosition) 
     is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
     if compiled.flow.kind not in _DATES or is_text:
         return compiler.misfit(spot, f"a date is needed here, not a {compiled.flow.kind}", 'do: [{date: "%Y-%m-%d"}]')
+    return compiled
+
+
+def compile_zone(compiler: Compiler, recurrence: Recurrence, timezone: Value | None) -> Getter:
+    """Compile the time zone of a row's events for a rule whose UNTIL may be a moment. The payload reports its mistakes."""
+    if timezone is None or recurrence.rrule is None:
+        return nothing
+    known = len(compiler.problems)
+    compiled = lenient(compiler.value(timezone, ValuePosition(("event", "timezone"))).get)
+    del compiler.problems[known:]
     return compiled
 
 

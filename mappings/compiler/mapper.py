@@ -19,11 +19,9 @@ from mappings.compiler.base import (
     CompiledValue,
     Compiler,
     Flow,
-    Getter,
     Holds,
     RowState,
     Watch,
-    lenient,
     nothing,
     read_cell,
     unknown_name,
@@ -36,6 +34,7 @@ from mappings.compiler.expand import (
     compile_explosion,
     compile_first_day,
     compile_recurrence,
+    compile_zone,
     is_of_item,
 )
 from mappings.compiler.key import ReadKey, compile_key
@@ -59,7 +58,7 @@ from mappings.outcome import (
     SourceRow,
     Unread,
 )
-from mappings.positions import Loc, MappingProblem, ValuePosition
+from mappings.positions import Loc, MappingProblem
 from mappings.reasons import Detail, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec import rules as spec
@@ -120,9 +119,9 @@ def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | No
             case spec.Explode():
                 found.expansions.append(Expansion(compile_explosion(compiler, rule.explode)))
             case spec.Recur():
-                found.days = _run_days(mapping, as_of)
-                expand = compile_recurrence(compiler, rule.recur, loc, found.days, first_day, _compile_zone(compiler, mapping))
-                expand = expand if reach is None else reach.within(expand)
+                found.days = replace(_run_days(mapping, as_of), reach=reach)
+                zone = compile_zone(compiler, rule.recur, mapping.event.root.get("timezone"))
+                expand = compile_recurrence(compiler, rule.recur, loc, found.days, first_day, zone)
                 if compiler.watch is not None:
                     expand = _reported_days(expand, found.days, position + 1, compiler.watch)
                 found.expansions.append(Expansion(expand))
@@ -236,17 +235,6 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     # That of each event after the recurrence, the row's own before it.
     compiler.given["day"] = CompiledValue(lambda row: first_day(row) if row.day is None else row.day, Flow(Kind.DATE))
     return first_day
-
-
-def _compile_zone(compiler: Compiler, mapping: FeedMapping) -> Getter:
-    """Compile the time zone of a row's events for a rule whose UNTIL may be a moment. The payload reports its mistakes."""
-    recur, zone = mapping.rule(spec.Recur), mapping.event.root.get("timezone")
-    if zone is None or recur is None or recur.recur.rrule is None:
-        return nothing
-    known = len(compiler.problems)
-    compiled = lenient(compiler.value(zone, ValuePosition(("event", "timezone"))).get)
-    del compiler.problems[known:]
-    return compiled
 
 
 def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:

@@ -125,18 +125,6 @@ class Reach:
         particulars |= {"year": day[:4], "common": str(common)}
         return Refusal(ReasonCode.FAR_AHEAD, hint, detail=Detail.BUDDHIST_YEAR, particulars=particulars)
 
-    def within(self, expand: Callable[[RowState], list[RowState]]) -> Callable[[RowState], list[RowState]]:
-        """Wrap a recurrence so that a row is rejected whose days are all beyond the horizon because its year is wrong."""
-
-        def within(row: RowState) -> list[RowState]:
-            events = expand(row)
-            if row.label == TOO_FAR and str(row.day) > self.last:
-                row.label, row.is_refused = "", True
-                row.reasons.append(self.refusal(str(row.day)).reason("startAt"))
-            return events
-
-        return within
-
 
 class TooManyHeldError(ConfigError):
     """Too many rows would wait in memory for others with the same key."""

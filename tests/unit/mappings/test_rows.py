@@ -102,6 +102,7 @@ horizon | FIRST: 2026-09-01, LAST: "" => 1 beyond the horizon | FIRST: 2569-05-0
 at_most | EMPTY => 1 too_many
 nth | FIRST: 2026-05-01, LAST: 2026-07-31, NTH: "1,-1" => 05-04; 05-25; 06-01; 06-29; 07-06; 07-27 | NTH: 6 => 1 not_accepted
 rrule | FIRST: 2026-05-01, LAST: 2026-07-31, RRULE: FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;COUNT=3 => 05-01; 05-15; 05-29
+horizon | ALSO: 13/05/2569 => 1 startAt far_ahead
 rrule | RRULE: FREQ=HOURLY => 1 not_a_date
 moments | RRULE: FREQ=WEEKLY;UNTIL=20260518T170000Z => 05-04; 05-11; 05-18
 moments | RRULE: FREQ=WEEKLY;UNTIL=20260518T165959Z => 05-04; 05-11

@@ -52,7 +52,8 @@ def drafted(years: int, zone: str = "UTC") -> FeedMapping:
     text, _ = draft_feed(SourceSample("events.ics", "events.ics", guess, tuple(cells), [cells]), "calendar", zone=zone)
     text = re.sub(r"\nrows:\n.*?\n\nevent:", "\n\nevent:", text, flags=re.DOTALL)
     text = text.replace("from: -30d, to: 365d", f"from: -{366 * years}d, to: {366 * years}d")
-    return parse_feed(text.replace("title: {from: SUMMARY, do: [collapse]}", "title: Evening"), Path("events.yaml"))
+    text = text.replace("title: {from: SUMMARY, do: [collapse]}", "title: Evening") + "\npublish: {years_ahead: 100}\n"
+    return parse_feed(text, Path("events.yaml"))
 
 
 def read_calendar(path: Path, now: datetime, years: int = 9) -> Read:

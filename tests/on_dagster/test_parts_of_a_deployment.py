@@ -120,7 +120,7 @@ def as_role(address: str, role: str) -> str:
     return make_url(address).set(username=role).render_as_string(hide_password=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # the roles belong to the server, and tests of other modules may come between
 def databases(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The databases and roles of deploy/roles.sql, made as the composition's server does; the worker's addresses by name."""
     secrets = tmp_path_factory.mktemp("secrets")

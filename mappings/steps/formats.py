@@ -47,9 +47,10 @@ EARLIEST_YEAR = 1900
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EXAMPLES_SHOWN = 3
 ZERO_DAY = re.compile(
-    r"(?:1899-12-3[01]|(?:12[-/.]3[01]|3[01][-/.]12)[-/.]1899|1900-01-0[01]|0?[01][-/.]0?[01][-/.]1900)[T ]\s*(?=\d)"
+    r"(?:1899-12-3[01]|(?:12[-/.]3[01]|3[01][-/.]12)[-/.]1899|1900-01-0[01]|0?[01][-/.]0?[01][-/.]1900"
+    r"|(?:0001|1970|2000)-01-01)[T ]\s*(?=\d)"
 )
-"""The day from which Access, Excel and SQL Server count; they write it before a time of day alone."""
+"""The day that Access, Excel, SQL Server, .NET and others write before a time of day alone."""
 DASHES = "-‒–—―−~∼〜"
 """Signs of a range: between its start and end, or behind a start without an end. `plain` converts other hyphens to these."""
 _Values = dict[str, Any]

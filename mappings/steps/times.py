@@ -29,11 +29,12 @@ EARLY_LANGUAGES = ("ja", "ko", "zh")
 _EARLY = {name: hours for language in EARLY_LANGUAGES for name, hours in names_of("p", language).items()}
 """Their words for AM and PM, with the hours to add."""
 _WRITTEN = re.compile(
-    r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
+    r"(?:(?:from|von|vanaf|fra|od|desde|dalle|[àa] partir d[ea]s?)\s+)?"
+    r"(?:(?P<before>alle ore|a las|las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
     rf"(?:(?P<early>{'|'.join(map(re.escape, _EARLY))})\s?)?(?P<hour>[0-9]{{1,2}})"
     r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))?\s?"
-    r"(?:(?P<unit>hrs|hs|h|uhr|uur|時|시|点|點)(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?)?\s?"
-    rf"(?P<half>am|pm|a\.\s?m\.|p\.\s?m\.)?(?P<open>\s?[{DASHES}])?",
+    r"(?:(?P<unit>(?:hrs|hs|horas?|heures?|h|น)\.?|uhr|uur|時|시|点|點)(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?)?\s?"
+    rf"(?P<half>am|pm|a\.\s?m\.|p\.\s?m\.)?(?P<open>\s?[{DASHES}](?:\s?open[ -]end)?)?",
     re.IGNORECASE,
 )
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
@@ -123,7 +124,7 @@ def _parse(text: str) -> _Written | None:
 def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDay:
     hour = written.hour
     if written.half is not None:
-        if not 1 <= hour <= 12:
+        if not (1 <= hour <= 12 or (written.is_early and not hour)):  # 午前0時 is midnight, 午後0時 noon
             raise NotRealError(f"AM and PM follow an hour from 1 to 12, not {hour}: write it like 7:30pm, or 19:30")
         hour = hour % 12 + written.half
     elif hour == 24 and not (written.minute or written.second):

@@ -18,6 +18,7 @@ from mappings.columns import folded
 from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.compiler.rows import Reach
 from mappings.draft.guesses import (
+    NUMBERED,
     Column,
     Guess,
     Role,
@@ -33,17 +34,17 @@ from mappings.draft.guesses import (
 )
 from mappings.draft.nested import dated_list
 from mappings.draft.source import SourceGuess
-from mappings.draft.times import ColumnTimes
+from mappings.draft.times import ColumnTimes, find_times
 from mappings.draft.zone_guess import UNKNOWN, ZoneGuess, country_language, guess_zone
 from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN, FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.spec.feed import PublishPolicy
+from mappings.steps.formats import names_of
 from mappings.yaml.loader import parse_feed
+from mappings.zones import LANGUAGES
 
 _MOST_MAPPED = 40
-_NUMBER = re.compile(r"#\d+$")
-"""The number of a column among those with one name: `Name#2`."""
 _UID = "UID identifies an event, and RECURRENCE-ID an occurrence of its series, also if it is moved"
 _NO_UID = "the events have no UID: where a title or a start is edited, the row looks new"
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
@@ -150,6 +151,7 @@ def draft_feed(
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
+        guesses += _odd_shapes(sample)
     return text, (*sample.source.guesses(), *guesses, *_names_alike(sample.columns))
 
 
@@ -180,11 +182,23 @@ def _calendar_key(rows: Sequence[Mapping[str, str]]) -> tuple[str, Guess]:
     return "[UID, {column: RECURRENCE-ID, optional: true}]", Guess("key", "UID", surety, why)
 
 
+def _odd_shapes(sample: SourceSample) -> Iterator[Guess]:
+    """Yield a guess for days among the names of columns, and one for rows that may be headings of those below."""
+    weekdays = {name for language in LANGUAGES for name in names_of("A", language)}
+    if days := [name for name in sample.columns if name.casefold() in weekdays or find_times([name])]:
+        why = "these names are days or times: is the row of names missing, or is each such column a day with its events?"
+        yield Guess("columns", ", ".join(days), "unsure", why)
+    single = [found[0] for row in sample.rows if len(found := [cell for cell in row.values() if cell.strip()]) == 1]
+    if len(single) > 1 and len(sample.columns) > 2:
+        why = f'{len(single):,} rows have one filled cell, such as "{single[0]}": are they headings of the rows below?'
+        yield Guess("rows", "", "unsure", why)
+
+
 def _names_alike(columns: Sequence[str]) -> Iterator[Guess]:
     """Yield a guess for the columns that have one name, of which only the author knows the one that is meant."""
     alike: defaultdict[str, list[str]] = defaultdict(list)
     for name in columns:
-        alike[folded(_NUMBER.sub("", name))].append(name)
+        alike[folded(NUMBERED.sub("", name))].append(name)
     why = "these columns have one name: make sure that the mapping reads the one that is meant"
     yield from (Guess("columns", ", ".join(names), "unsure", why) for fold, names in alike.items() if fold and len(names) > 1)
 
@@ -245,6 +259,9 @@ _SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "clocks", Role.LENGTH: "lengths"
 _WITH_CLOCK = ("datetime", "moment")
 _MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?!\d)")
 """The time of day of a moment that stands for a day, beside a column of times."""
+_FAR_YEAR = re.compile(r"(?<!\d)(?:2[1-9]|[3-9]\d)\d\d(?!\d)")
+_VAGUE_CLOCK = re.compile(r"(?:[1-9]|1[0-2])[:.][0-5]\d(?::00)?")
+"""A time of day that may be one of the evening on a clock of 12 hours; those of 24 hours often write 09:30."""
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
 
@@ -273,7 +290,9 @@ def _read_times(
     spelt = {role: getattr(column, _SPELT.get(role, "times")) for role, column in played.items()}
     times = {role: found.in_order(order) for role, found in spelt.items() if found}
     if Role.START not in times:
-        return {}, [Guess("startAt", "", "unsure", _NO_DATES)]
+        named = [column for column in columns if Role.START in column.roles and column.filled and Role.ASIDE not in column.roles]
+        why = "".join(f'; "{column.name}" holds no days that can be read: {column.filled[0]!r}' for column in named[:1])
+        return {}, [Guess("startAt", "", "unsure", f"{_NO_DATES}{why}")]
     kind, clock = times[Role.START].kind, times.get(Role.CLOCK)
     if kind in _WITH_CLOCK and not all(map(_MIDNIGHT.search, played[Role.START].filled)):
         times.pop(Role.CLOCK, None)
@@ -322,6 +341,9 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
     if as_of and str(times.latest) > (reach := Reach.of(as_of, PublishPolicy().years_ahead)).last:
         surety = "unsure"
         why.append(f"{reach.refusal(str(times.latest)).hint}: such rows are rejected")
+    if role is not Role.LENGTH and all(map(_VAGUE_CLOCK.fullmatch, guess.column.filled)):
+        surety = "likely" if surety == "sure" else surety
+        why.append("none says AM or PM, or is past 12:59: they are read as times of 24 hours")
     if times.odd:
         why.append(f"does not fit: {', '.join(map(repr, times.odd[:3]))}")
     if times.is_doubtful:

@@ -54,6 +54,7 @@ _STEMS = [(word.removesuffix("*"), role) for role, words in _WORDS.items() for w
 _GLUE = frozenset(
     {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
     | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso", "c", "r"}
+    | {"attributes", "properties", "fields", "field", "node", "value"}  # of nested records
 )
 _COUNTS = frozenset({"no", "num", "number", "numer", "nummer", "nr"})
 """Words that name an identifier only when they are the whole column name: "number sent" is not an identifier."""
@@ -69,7 +70,8 @@ _SCRIPTS = re.compile(
 """Word boundaries without a space: between the scripts of a Japanese name, and after a common Japanese prefix."""
 _COMPOUNDS = re.compile(r"\b(start|begin|anfangs|event|ticket|end|eind|slut)(?=dat|tim|zeit|uhr|tid|tijd|tag|day|link|url)")
 """Compound words to split: Startdatum, endtime, Sluttid, Ticketlink."""
-_BREAK = re.compile(r"[\W_]+")
+_BREAK = re.compile("(?:_|[^\\w\u0e00-\u0e7f])+")
+"""What stands between words; Thai vowels are marks, which Python does not count among letters."""
 
 
 def roles_by_name(name: str) -> dict[Role, float]:
@@ -83,7 +85,7 @@ def roles_by_name(name: str) -> dict[Role, float]:
     bound = _BOUNDS.get(whole[-1]) if whole else None
     if bound and not all(_roles_of(word) & {Role.START, Role.CLOCK} for word in whole[:-1]):
         bound = None  # the last word does not say that a day or a time begins or ends: `Data do` does, `Nome do` does not
-    words = [word for word in (whole[:-1] if bound else whole) if word not in _GLUE]
+    words = [word for word in (whole[:-1] if bound else whole) if word not in _GLUE or len(whole) == 1]
     found = Counter(role for word in words if len(words) == 1 or word not in _COUNTS for role in _roles_of(word))
     if bound:
         found[bound] += 1
@@ -101,8 +103,9 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
-_JSON = re.compile(r'\[\s*\{|\{\s*"')
+_JSON = re.compile(r'\[\s*\{|\{\s*"|\[[-\s\d.,]*\]\Z')
 _WITH_DAY = re.compile(r"\d{4}[-/.]\d{1,2}\b|\b\d{1,2}[./]\d{1,2}(?:[./]|\b)")
+_CLOCK = re.compile(r"(?<![\d.,])(?:[01]?\d|2[0-3])(?::|h|)[0-5]\d(?!\d)", re.IGNORECASE)
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _CANCELLED = re.compile(
     r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
@@ -172,7 +175,7 @@ class Column:
     @cached_property
     def roles(self) -> Mapping[Role, float]:
         """The roles that the column's name suggests, with weights."""
-        return roles_by_name(self.name.rpartition("#")[0] or self.name)
+        return roles_by_name((self.name.rpartition("#")[0] or self.name).replace("[0]", ""))
 
     @cached_property
     def hidden(self) -> tuple[str, ...]:
@@ -219,6 +222,12 @@ class Column:
         """Whether the cells look like identifiers: short, no spaces, with digits, and not dates."""
         days = sum(_WITH_DAY.search(text) is not None for text in self.filled)
         return self._share(_CODE) >= _MOSTLY and self.times is None and days * 2 < len(self.filled)
+
+    @cached_property
+    def shows_clocks(self) -> bool:
+        """Whether nearly all cells are short texts in which a time of day may stand, and no day: 1930, 19:30 CET."""
+        shown = sum(len(text) < 20 and _CLOCK.search(text) is not None and not _WITH_DAY.search(text) for text in self.filled)
+        return self.times is None and bool(self.filled) and shown >= _MOSTLY * len(self.filled)
 
     @cached_property
     def is_counting(self) -> bool:
@@ -295,8 +304,14 @@ _is_clock = _holds("time", "clock", "clock_range")
 
 
 def _is_named_clock(column: Column) -> bool:
-    """Return whether a column's name speaks of a time of day, and of nothing but an event's."""
-    return column.roles.get(Role.CLOCK, 0) >= 0.5 and not column.roles.keys() - _FRIENDS
+    """Return whether a column's name speaks of a time of day, and of nothing but an event's, and its cells not of days alone."""
+    is_named = column.roles.get(Role.CLOCK, 0) >= 0.5 and not column.roles.keys() - _FRIENDS
+    return is_named and not (column.times is not None and column.times.kind in {"date", "dates", "date_range"})
+
+
+def _is_unread_clock(column: Column) -> bool:
+    """Return whether a column is named for a beginning or an end, and seems to hold times of day that cannot be read."""
+    return column.shows_clocks and not column.roles.keys() - _FRIENDS
 
 
 _is_list_of_days = _holds("dates")
@@ -339,7 +354,7 @@ def says_cancelled(column: Column) -> Callable[[str], object]:
 
 
 def _has_cancelled(column: Column) -> bool:
-    return column.is_text and any(map(says_cancelled(column), column.counts))
+    return (column.is_text or Role.STATUS in column.roles) and any(map(says_cancelled(column), column.counts))
 
 
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
@@ -355,10 +370,12 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.START, frozenset({Role.CLOCK}), _is_day),
     (Role.END_CLOCK, frozenset({Role.CLOCK}), lambda column: _is_named_clock(column) and Role.END in column.roles),
     (Role.CLOCK, frozenset(), lambda column: _is_named_clock(column) and Role.END not in column.roles),
+    (Role.END_CLOCK, frozenset({Role.END}), _is_unread_clock),
+    (Role.CLOCK, frozenset({Role.START}), _is_unread_clock),
     (Role.CITY, frozenset(), _is_town),
     (Role.DISTRICT, frozenset(), _is_town),
     (Role.COUNTRY, frozenset(), _is_words),
-    (Role.CATEGORY, frozenset(), lambda column: column.is_text and len(column.parts) <= _FEW),
+    (Role.CATEGORY, frozenset(), lambda one: one.is_text and len(one.parts) <= _FEW and Role.PRICE not in one.roles),
     (Role.STATUS, frozenset(), lambda column: len(column.parts) <= _FEW and _has_cancelled(column)),
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
@@ -371,25 +388,31 @@ A column that is named for times, and holds none that can be read, plays its rol
 
 def _suits(column: Column, role: Role) -> float:
     """Rate how well the cells of a column with a usual name suit a role, 0 to 1: every event has a title, categories differ."""
-    if role is Role.TITLE:
-        return round(len(column.filled) / len(column.cells), 1)
-    return float(role is not Role.CATEGORY or len(column.counts) > 1)
+    if role is Role.CATEGORY:
+        return float(len(column.counts) > 1)
+    worded = 0.5 if role in _WORDED and (column.is_code or Role.ID in column.roles) else 1.0
+    return worded * round(len(column.filled) / len(column.cells), 1) if role is Role.TITLE else worded
 
 
 def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     """Assign to each role at most one column."""
-    usable = (one for one in columns if one.filled and not one.hidden and not one.name.endswith((".@type", ".@id")))
+    shown = (one for one in columns if one.filled and (not one.hidden or Role.STATUS in one.roles))
+    usable = (one for one in shown if not one.name.endswith((".@type", ".@id")))
     free = [column for column in usable if not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
     found: dict[Role, RoleGuess] = {}
     for role, other_names, fits in _PARTS:
         names = other_names | {role}
         named = [column for column in free if names & column.roles.keys() and fits(column)]
         if named and role not in found:
-            best = max(named, key=lambda column: (_suits(column, role), *_clearness(column, names)))
+            best = max(
+                named, key=lambda column: (_suits(column, role), *_clearness(column, names), column.name.casefold() != "date")
+            )
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
             has_rival = role is Role.URL and any(_is_page(column) for column in free if column is not best)
-            is_sure = clear >= 0.99 and _suits(best, role) == 1 and not has_rival
+            is_sure = clear >= 0.99 and _suits(best, role) == 1 and not has_rival and "[0]" not in best.name
             found[role] = RoleGuess(best, "sure" if is_sure else "likely", f'"{best.name}" is a usual name for it')
+            if NUMBERED.search(best.name) and not best.is_nameless:
+                found[role] = RoleGuess(best, "unsure", f"{found[role].why}, and that of another column")
             free.remove(best)
     city = found.get(Role.CITY)
     if city and Role.VENUE in city.column.roles and sum(city.column.roles.values()) > 1 and Role.VENUE not in found:
@@ -399,9 +422,11 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
             found[Role.VENUE] = found.pop(Role.CITY)
     if Role.CITY not in found and Role.DISTRICT in found:
         found[Role.CITY] = replace(found.pop(Role.DISTRICT), surety="likely")
-    words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
+    words = [column for column in free if _is_words(column) and not column.roles.keys() - _TITLED]
+    words.sort(key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
-    days, clocks = list(filter(_is_day, free)), list(filter(_is_clock, free))
+    days = list(filter(_is_day, free))
+    clocks = [column for column in free if _is_clock(column) or (column.shows_clocks and column.is_text and not column.roles)]
     title = found[Role.TITLE].column if Role.TITLE in found else None
     off = [column for column in columns if _has_cancelled(column) and column is not title]
     halls = [
@@ -418,6 +443,14 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
             why = f'the cells of "{fitting[0].name}" look like it, its name does not'
             found[role] = RoleGuess(fitting[0], "unsure", why)
     return found
+
+
+_WORDED = frozenset({Role.TITLE, Role.VENUE, Role.CITY})
+"""Roles whose cells are words: where they look like identifiers, the name may mislead."""
+_TITLED = frozenset({Role.TITLE, Role.DESCRIPTION, Role.VENUE})
+"""Roles that a column's name may suggest which is the title for its cells."""
+NUMBERED = re.compile(r"#\d+\Z")
+"""The number of a column among those with one name: `Name#2`."""
 
 
 def _clearness(column: Column, names: frozenset[Role]) -> tuple[float, float]:

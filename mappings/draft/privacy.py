@@ -7,23 +7,38 @@ from collections.abc import Sequence
 
 _PRIVATE = re.compile(
     r"priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|confiden[ct]iel|confidencial|vertraulich|vertrouwelijk|riservat[oa]"
-    r"|poufn[ey]|persona[le]|personale|personnel|persönlich|persoonlijk|hidden|versteckt|secret|unlisted|invisible|internal|intern",
+    r"|poufn[ey]|persona[le]|personale|personnel|persönlich|persoonlijk|hidden|versteckt|secret|unlisted|invisible|internal|intern"
+    r"|unpublished|draft|nicht öffentlich|非公開|비공개",
     re.IGNORECASE,
 )
 """Texts that mean that an event is private or hidden."""
 _SWITCHES = (
-    *(("true", "false"), ("yes", "no"), ("1", "0"), ("y", "n"), ("on", "off"), ("x", ""), ("ja", "nein"), ("wahr", "falsch")),
-    *(("ein", "aus"), ("oui", "non"), ("vrai", "faux"), ("sí", "no"), ("si", "no"), ("verdadero", "falso"), ("sim", "não")),
+    *(("true", "false"), ("yes", "no"), ("1", "0"), ("y", "n"), ("t", "f"), ("on", "off"), ("x", ""), ("ja", "nein")),
+    *(
+        ("wahr", "falsch"),
+        ("ein", "aus"),
+        ("oui", "non"),
+        ("vrai", "faux"),
+        ("sí", "no"),
+        ("si", "no"),
+        ("verdadero", "falso"),
+        ("sim", "não"),
+    ),
     *(("verdadeiro", "falso"), ("vero", "falso"), ("ja", "nee"), ("waar", "onwaar"), ("tak", "nie"), ("prawda", "fałsz")),
 )
 """Texts of a switch that is on, and off."""
+_OPEN = re.compile(
+    r"public|publish(?:ed)?|öffentlich|publique|públic[oa]|pubblic[oa]|publiczn[ey]|openbaar|公開|공개", re.IGNORECASE
+)
+"""Texts that mean that an event is public; beside private ones they show what a column is for."""
 _LEVEL = re.compile(r"sensitivity|privacy|vertraulichkeit|sensib|confidencialidad|riservatezza|gevoeligheid")
 _SHOWN = re.compile(
-    r"(?:is )?(?:publi[ck]|public[oa]|pubblic[oa]|visible|listed)|visibility|visibilit[eéàa]|visibilidade?|sichtbar(?:keit)?"
+    r"(?:is )?(?:publi[ck]|publiek|public[oa]|pubblic[oa]|öffentlich|publicly visible|visible|listed|published|veröffentlicht)"
+    r"|visibility|visibilit[eéàa]|visibilidade?|sichtbar(?:keit)?|公開|공개|(?:show|display) (?:in|on) (?:calendar|website)"
 )
 _HIDDEN = re.compile(
-    r"(?:is )?(?:priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|unlisted|hidden|versteckt|internal|intern)"
-    r"(?: (?:event|entry|termin))?|.*\bhide\b.*"
+    r"(?:is )?(?:priv(?:ate?|ates|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|unlisted|hidden|versteckt|internal|intern|besloten"
+    r"|nicht öffentlich|非公開|비공개)(?: (?:event|entry|termin))?|hide(?: event)?(?: (?:from|in|on)\b.*)?"
 )
 """Names of columns: a level of privacy, a switch whose off means private, one whose on does."""
 _BREAK = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
@@ -36,7 +51,8 @@ def hidden_texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     """
     words = " ".join(filter(None, _BREAK.split(name))).casefold().removeprefix("event ")
     level, shown = _LEVEL.match(words), _SHOWN.fullmatch(words)
-    if not (level or shown or _HIDDEN.fullmatch(words)):
+    is_level_by_texts = any(map(_OPEN.fullmatch, texts)) and any(map(_PRIVATE.fullmatch, texts))
+    if not (level or is_level_by_texts or shown or _HIDDEN.fullmatch(words)):
         return ()
     switches = [] if level else [(off, on) if shown else (on, off) for on, off in _SWITCHES]
     hiding, others = {on for on, _ in switches}, {off for _, off in switches}

@@ -103,14 +103,19 @@ def join_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mappin
 
 
 _NULLS = frozenset(
-    ("NULL", "null", r"\N", "NaN", "nan", "None", "N/A", "n/a", "(null)", "<null>", "[NULL]", "(NULL)", "<NULL>", "<NA>")
+    {"NULL", "null", r"\N", "NaN", "nan", "NaT", "None", "N/A", "n/a", "(null)", "<null>", "[NULL]", "(NULL)", "<NULL>", "<NA>"}
+    | {"-", "--", "–", "—"}
 )
 _WORDS_TOO = frozenset({"null", "NaN", "nan", "None", "N/A", "n/a"})
 """Null tokens that could be words, beside texts."""
 _NOT_FOUND = frozenset({"#N/A", "#N/D", "#N/D!", "#NV", "#N/B", "#SAKNAS!", "#PUUTTUU!"})
 """The error of a lookup without a result, as spreadsheets write it in several languages."""
-_AMONG_NUMBERS = frozenset({"NA", "N.A.", "n.a.", "-", "--", "–", "—"})
+_AMONG_NUMBERS = frozenset({"NA", "N.A.", "n.a."})
 """Texts that mean nothing in columns of numbers, days or times; elsewhere they may be words."""
+_NO_DAY = re.compile(
+    r"(?:0000-?00-?00|0001-01-01|9999-?12-?31)(?:[T ][0-9:.]+Z?)?|00\.00\.0000|31\.12\.9999|1900-01-01[T ]00:00:00(?:\.0+)?"
+)
+"""A day that databases write where there is none, or no end."""
 _ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Þ][A-ZÀ-Þ0-9/_]+[!?]|#GETTING_DATA|#{3,}|Err:\d{3}")
 
 
@@ -122,7 +127,7 @@ def empty_nulls(
     for row in rows:
         for name, cell in row.items():
             text = cell.strip()
-            if text in _NULLS or text in _AMONG_NUMBERS or _is_error(text):
+            if text in _NULLS or text in _AMONG_NUMBERS or _NO_DAY.fullmatch(text) or _is_error(text):
                 found[text][name] += 1
     holders = dict.fromkeys(name for columns in found.values() for name in columns)
     rest = {
@@ -132,18 +137,24 @@ def empty_nulls(
     timed = {name for name, column in rest.items() if column.times}
     measured = timed | {name for name, column in rest.items() if column.is_number}
     everywhere = [text for text in found if text in _NULLS or (text in _NOT_FOUND and not timed & found[text].keys())]
-    in_column = {
-        name: texts
-        for name in rest
-        if name in measured and (texts := [text for text in found if text in _AMONG_NUMBERS and name in found[text]])
-    }
     errors = {text: found[text] for text in found if _is_error(text)}
+    is_sheet = guess.kind in {"xlsx", "google_sheets"}  # of these, rows with errors are rejected
+
+    def is_empty_in(name: str, text: str) -> bool:
+        if text in errors:
+            return not is_sheet and name not in timed
+        return name in (measured if text in _AMONG_NUMBERS else timed)
+
+    others = [text for text in found if text not in everywhere]
+    in_column = {
+        name: texts for name in rest if (texts := [text for text in others if name in found[text] and is_empty_in(name, text)])
+    }
     if everywhere:
         why = ", ".join(f"{text} in {found[text].total():,} of {', '.join(map(_quoted, found[text]))}" for text in everywhere)
         is_sure = not any(text in _WORDS_TOO and found[text].keys() - measured for text in everywhere)
         guess = guess.plus("empty_if", everywhere, why, is_sure=is_sure)
     if in_column:
-        guess = guess.plus("empty_in", in_column, "all other cells of these columns are numbers, days or times")
+        guess = guess.plus("empty_in", in_column, "these texts mean nothing in these columns")
     if errors:
         shown = ", ".join(f"{text} ({columns.total():,})" for text, columns in errors.items())
         total, columns = (
@@ -355,9 +366,10 @@ _FIRST_ROWS = 200
 def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
     encoding, why, is_sure = guess_encoding(content, is_whole=is_whole)
     text = content.decode(encoding, "replace").lstrip("\ufeff")
-    tables = {(delimiter, names): _read_rows(text, delimiter, names) for delimiter in _DELIMITERS for names in _DIALECTS}
+    dialects = _DIALECTS if '"' in text else ((), ("quote",))
+    tables = {(delimiter, names): _read_rows(text, delimiter, names) for delimiter in _DELIMITERS for names in dialects}
     delimiter, _ = max(tables, key=lambda one: _evenness(tables[one][0]))
-    extra = max(_DIALECTS, key=lambda names: (tables[delimiter, names][1], _evenness(tables[delimiter, names][0])))
+    extra = max(dialects, key=lambda names: (tables[delimiter, names][1], _evenness(tables[delimiter, names][0])))
     rows, _ = tables[delimiter, extra]
     number, header, why_header = header_of(rows)
     width = len(rows[number - 1]) if rows else 0
@@ -378,14 +390,15 @@ def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
 
 _DIALECT: Mapping[str, tuple[object, Mapping[str, Any], str]] = {
     "skip_blanks": (True, {"skipinitialspace": True}, "a blank stands between a delimiter and a quote"),
-    "escape": ("\\", {"escapechar": "\\", "doublequote": False}, r"a quote within a quoted cell is written \""),
+    "escape": ("\\", {"escapechar": "\\", "doublequote": False}, r"a quote within a cell is written \""),
+    "quote": ("'", {"quotechar": "'"}, "cells stand within single quotes"),
 }
 """The settings of other dialects, each with its value, that of the csv module, and its evidence."""
 _DIALECTS: tuple[tuple[str, ...], ...] = ((), ("skip_blanks",), ("escape",), ("skip_blanks", "escape"))
 
 
 def _read_rows(text: str, delimiter: str, settings: Iterable[str]) -> tuple[list[list[str]], bool]:
-    """Return the first rows, and whether their quotes are right: none follows a blank or stands bare in a cell."""
+    """Return the first rows, and whether their quotes are right: none follows a blank, a backslash, or stands bare in a cell."""
     dialect: dict[str, Any] = {"delimiter": delimiter}
     for name in settings:
         dialect |= _DIALECT[name][1]
@@ -393,10 +406,10 @@ def _read_rows(text: str, delimiter: str, settings: Iterable[str]) -> tuple[list
     for found, is_strict in ((rows, False), (strict, True)):
         with suppress(csv.Error):
             found.extend(islice(csv.reader(io.StringIO(text, newline=""), strict=is_strict, **dialect), _FIRST_ROWS))
-    return rows, len(strict) == len(rows) and not any(_AFTER_BLANK.match(cell) for cells in rows for cell in cells)
+    return rows, len(strict) == len(rows) and not any(_UNREAD_QUOTE.match(cell) for cells in rows for cell in cells)
 
 
-_AFTER_BLANK = re.compile(r' +"')
+_UNREAD_QUOTE = re.compile(r' +"|.*\\"')
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -176,6 +176,14 @@ def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
         yield replace(form, kind="clock_range") if any(span and span[1] for span in spans) else form
 
 
+def _clocks_in_digits(texts: Sequence[str]) -> Iterator[TimeForm]:
+    """Yield the format of times without a mark between hours and minutes, such as 1930, if all texts are as long."""
+    spellings = {4: "%H%M", 6: "%H%M%S"}
+    lengths = set(map(len, texts))
+    if len(lengths) == 1 and (spelling := spellings.get(lengths.pop())):
+        yield _form("time", spelling)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeSpelling:
     """The formats that one step tries, the most frequent first. `locale`: "" for English."""
@@ -266,7 +274,7 @@ def find_clocks(cells: Sequence[str]) -> ColumnTimes:
     texts = [plain(text).strip() for text in stripped if text.casefold() not in _ALL_DAY]
     all_day = tuple(dict.fromkeys(text for text in stripped if text.casefold() in _ALL_DAY))
     unread = ColumnTimes((TimeSpelling("clock", ("",)),), 0, len(texts), odd=tuple(dict.fromkeys(texts))[:5])
-    seen = _see(texts, _clocks_in_words) or unread
+    seen = _see(texts, _clocks_in_words) or _see(texts, _clocks_in_digits) or unread
     return replace(seen, fitting=seen.fitting + len(stripped) - len(texts), filled=len(stripped), all_day=all_day)
 
 

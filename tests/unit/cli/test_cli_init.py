@@ -178,6 +178,7 @@ PLAYED = [
     ("id,date,name,Ort,Gemeinde", ["A,2030-05-03,Jazz,Mühle,Stuttgart"], "city", "Gemeinde"),
     ("id,date,name,Ort", ["A,2030-05-03,Jazz,Mühle"], "venue", "Ort"),
     ("Event ID,Event Name,Date,Event Borough", ["A,Jazz,2030-05-03,Queens"], "city", "Event Borough"),
+    ("id,date,name,Plats,Ort", ["A,2030-05-03,Jazz,Folkets hus,Lund"], "venue", "Plats"),
 ]
 
 
@@ -215,6 +216,34 @@ ROLES_BY_CELLS = {
         "title,state,event status,date|Jazz,CA,on,D|Ball,NY,Canceled,D",
         ("status", "event status", "sure"),
     ),
+    "an address of a page is a status": (
+        "title,eventStatus,date|Jazz,https://schema.org/EventScheduled,D|Ball,https://schema.org/EventCancelled,D",
+        ("status", "eventStatus", "sure"),
+    ),
+    "a post has a day of its own": (
+        "title,date,start_date|Jazz,2029-01-01,D|Ball,2029-01-02,D",
+        ("startAt", "start_date", "sure"),
+    ),
+    "a sale ends before the event": (
+        "title,sale end,date,end date|Jazz,2029-01-01,D,D|Ball,2029-01-02,D,D",
+        ("endAt", "end date", "sure"),
+    ),
+    "of two columns with one name only the author knows the right one": (
+        "title,date,title|Intern 1,D,Jazz|Intern 2,D,Ball",
+        ("title", "title#1", "unsure"),
+    ),
+    "identifiers are no words": (
+        "title,place,date|Jazz,ChIJ1,D|Ball,ChIJ2,D",
+        ("locationName", "place", "likely"),
+    ),
+    "the name of another part is no title": (
+        "what,timezone,date|Jazz,CET and more,D|Ball,CET and more,D",
+        ("title", "what", "unsure"),
+    ),
+    "a year of another calendar": (
+        "ชื่องาน,วันที่,เวลา|Jazz,13/05/2570,19.30 น.|Ball,14/05/2570,20.00 น.",
+        ("title", "ชื่องาน", "sure"),
+    ),
     "a remark begins with it": (
         "title,remarks,date|Jazz,Cancelled: no hall,D|Ball,please do not cancel,D",
         ("status", "remarks", "unsure"),
@@ -225,7 +254,7 @@ ROLES_BY_CELLS = {
 @pytest.mark.parametrize(("table", "expected"), ROLES_BY_CELLS.values(), ids=ROLES_BY_CELLS)
 def test_of_columns_with_fitting_names_the_cells_decide(desk: Desk, table: str, expected: tuple[str, str, str]) -> None:
     header, *rows = table.replace("D", "2030-05-03").split("|")
-    _, said = drafted(desk, agenda(desk, *rows, header=header))
+    _, said = drafted(desk, agenda(desk, *rows, header=header, encoding="utf-8"))
     found = guess(said, expected[0])
     assert (found["about"], found["column"], found["surety"]) == expected
     if expected[0] == "status":
@@ -566,6 +595,43 @@ def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejecte
     assert "1 of 3 filled cells" in text_of(desk)
     assert "does not fit: 'abends', '~noonish 7'; rows with such cells are rejected" in text_of(desk)
     assert starts(desk) == ["rejected", "19:30", "rejected", "00:00"]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "times", "surety"),
+    [
+        ("date,start,end", ["2030-05-03,1930,2100", "2030-05-04,0900,1000"], ["19:30 to 21:00", "09:00 to 10:00"], "sure"),
+        ("date,Uhrzeit", ["20300503,193000", "20300504,090000"], ["19:30", "09:00"], "sure"),
+        ("date,start", ["2030-05-03,19:30 CET", "2030-05-04,20:00 CET"], ["rejected"] * 2, "unsure"),
+        ("date,الوقت", ["2030-05-03,7:30 م", "2030-05-04,10:00 ص"], ["rejected"] * 2, "unsure"),
+        ("EventDate,StartTime", ["2030-05-03,2000-01-01 19:30:00", "2030-05-04,2000-01-01 20:00:00"], ["19:30", "20:00"], "sure"),
+        ("date,from", ["2030-05-03,7:30", "2030-05-04,8:00"], ["07:30", "08:00"], "likely"),
+        (
+            "days,title,시작일,날짜/시간",
+            ["3,J,2030-05-03,2030-05-03~2030-05-04", "2,F,2030-05-04,2030-05-04~2030-05-04"],
+            ["00:00"] * 2,
+            "",
+        ),
+    ],
+)
+def test_a_time_is_read_or_its_row_rejected(desk: Desk, header: str, cells: list[str], times: list[str], surety: str) -> None:
+    rows = [f"{number},Jazz {number},{cell}" for number, cell in enumerate(cells)]
+    _, said = drafted(desk, agenda(desk, *rows, header=f"id,name,{header}", encoding="utf-8"), "--zone", "Europe/Berlin")
+    assert starts(desk) == times
+    clock = [one["surety"] for one in said["guesses"] if one["about"] == "startAt"][1:]
+    assert clock == [surety] * bool(surety)
+
+
+def test_years_after_2100_are_unsure(desk: Desk) -> None:
+    drafted(desk, agenda(desk, "1,Jazz,23/05/2570", "2,Ball,24/05/2570", header="id,title,date"))
+    assert '# unsure: "date" is a usual name for it;' in text_of(desk)
+    assert "'23/05/2570' is after 2100" in text_of(desk)
+
+
+def test_an_event_without_a_length_has_no_end(desk: Desk) -> None:
+    rows = ("1,Jazz,2030-05-03,19:30,90 min", "2,Ball,2030-05-04,20:00,")
+    drafted(desk, agenda(desk, *rows, header="id,title,date,time,duration"), "--zone", "Europe/Berlin")
+    assert starts(desk) == ["19:30 to 21:00", "20:00"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def test_a_blank_before_a_quote_is_skipped(desk: Desk) -> None:
         ([r'1,"\"Jazz\"",2030-05-23', r'2,"Fado \"late\"",2030-05-24'], "\\", ['"Jazz"', 'Fado "late"']),
         ([r'1,"C:\shows\",2030-05-23', '2,"the ""Big"" Show",2030-05-24'], None, ["C:\\shows\\", 'the "Big" Show']),
         (['1," ""Jazz"", late",2030-05-23', "2,Fado,2030-05-24"], None, ['"Jazz", late', "Fado"]),
+        ([r"1,Jazz \"live\",2030-05-23", "2,Fado,2030-05-24"], "\\", ['Jazz "live"', "Fado"]),
+        (["1,'Jazz, live',2030-05-23", "2,Fado,2030-05-24"], None, ["Jazz, live", "Fado"]),
+        (["1,Rock 'n' Roll,2030-05-23", "2,'s Abends,2030-05-24"], None, ["Rock 'n' Roll", "'s Abends"]),
     ],
 )
 def test_quotes_within_quotes_are_doubled_or_escaped(desk: Desk, rows: list[str], escape: str | None, titles: list[str]) -> None:
@@ -61,6 +64,21 @@ def test_words_of_databases_for_nothing_are_empty(desk: Desk) -> None:
     assert '# NULL in 1 of "venue"' in text_of(desk)
     feed, _ = drafted(desk, agenda(desk, "1,Na,2030-05-23", "2,No news,2030-05-24", header="id,title,date"))
     assert not feed["source"].keys() & {"empty_if", "empty_in"}
+
+
+def test_days_and_dashes_that_mean_nothing_are_empty(desk: Desk) -> None:
+    rows = (
+        "1,Jazz,2030-05-23 19:30:00,0000-00-00 00:00:00,-",
+        "2,Fado,2030-05-24 20:00:00,9999-12-31 00:00:00,Mill",
+        "3,Rock,2030-05-25 20:00:00,1900-01-01 00:00:00,Mill",
+        "4,Folk,2030-05-26 20:00:00,2030-05-26 22:00:00,--",
+        "5,Rap,NaT,NaT,Mill",
+    )
+    drafted(desk, agenda(desk, *rows, header="id,title,start,end,venue"), "--zone", "Europe/Lisbon")
+    shown = [row.get("event", {}) for row in previewed(desk)]
+    assert [event.get("endAt", "")[:16] for event in shown] == ["", "", "", "2030-05-26T22:00", ""]
+    assert [event.get("locationName") for event in shown] == [None, "Mill", "Mill", None, None]
+    assert not shown[-1]
 
 
 GRID = (
@@ -91,7 +109,7 @@ def test_errors_of_a_spreadsheet_are_listed_as_faults(desk: Desk, is_workbook: b
     assert feed["event"]["classifications"]["do"][-1]["map"] == {"Music": "fill-in"}
     written(desk, "feeds/drafted.yaml", text_of(desk).replace("Music: fill-in", "Music: music"))
     found = {key: one[2] for key, one in events(desk).items()}
-    assert found == {"A7": "Mill", "B9": None} | ({} if is_workbook else {"C1": "#REF!"})
+    assert found == {"A7": "Mill", "B9": None} | ({} if is_workbook else {"C1": None, "D3": "Barn"})
 
 
 PRIVATE = {
@@ -114,6 +132,21 @@ PRIVATE = {
         ["Jazz,2030-05-23,public,1,", "Doctor,2030-05-24,private,0,", "Pay,2030-05-25,hidden,1,x"],
         [("visibility", ["private", "hidden"]), ("is_public", ["0"]), ("hidden_event", ["x"])],
     ),
+    "what is published": (
+        "title,date,Post Status,Published,Öffentlich,公開",
+        ["Jazz,2030-05-23,publish,t,ja,1", "Doctor,2030-05-24,draft,t,ja,1", "Pay,2030-05-25,publish,f,nein,0"],
+        [("Post Status", ["draft"]), ("Published", ["f"]), ("Öffentlich", ["nein"]), ("公開", ["0"])],
+    ),
+    "a cancelled one beside a draft": (
+        "title,date,status",
+        ["Jazz,2030-05-23,published", "Doctor,2030-05-24,draft", "Pay,2030-05-25,cancelled"],
+        [("status", ["draft"])],
+    ),
+    "what is hidden of an event": (
+        "title,date,Hide end time,show_map",
+        ["Jazz,2030-05-23,no,1", "Doctor,2030-05-24,yes,0", "Pay,2030-05-25,no,1"],
+        [],
+    ),
     "none yet": (
         "Betreff,Beginnt am,Ort,Privat",
         ["Jazz,2030-05-23,Mill,Aus"],
@@ -130,7 +163,7 @@ PRIVATE = {
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_and_hidden_events_are_left_out(desk: Desk, name: str) -> None:
     header, rows, expected = PRIVATE[name]
-    feed, said = drafted(desk, agenda(desk, *rows, header=header))
+    feed, said = drafted(desk, agenda(desk, *rows, header=header, encoding="utf-8"))
     rules = [rule for rule in feed["rows"] if rule.get("because") == "private"]
     assert [(rule["skip"]["column"], rule["skip"]["in"]) for rule in rules] == expected
     assert {one["surety"] for one in said["guesses"] if one["about"] == "private"} <= {"likely"}

@@ -185,7 +185,8 @@ def _calendar_key(rows: Sequence[Mapping[str, str]]) -> tuple[str, Guess]:
 def _odd_shapes(sample: SourceSample) -> Iterator[Guess]:
     """Yield a guess for days among the names of columns, and one for rows that may be headings of those below."""
     weekdays = {name for language in LANGUAGES for name in names_of("A", language)}
-    if days := [name for name in sample.columns if name.casefold() in weekdays or find_times([name])]:
+    named = [name for name in sample.columns if name.casefold() in weekdays]
+    if days := [*filter(lambda name: find_times([name]), sample.columns), *(named if len(named) > 1 else ())]:
         why = "these names are days or times: is the row of names missing, or is each such column a day with its events?"
         yield Guess("columns", ", ".join(days), "unsure", why)
     single = [found[0] for row in sample.rows if len(found := [cell for cell in row.values() if cell.strip()]) == 1]

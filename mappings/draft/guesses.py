@@ -339,7 +339,10 @@ def _is_words(column: Column) -> bool:
 
 def _is_town(column: Column) -> bool:
     with_digits = sum(count for text, count in column.counts.items() if any(map(str.isdigit, text)))
-    return _is_words(column) and with_digits * 2 < len(column.filled)
+    roles = column.roles
+    # `place` is a word for a town too, but `place.name` names a venue, and `place town name` a town.
+    is_place_name = {Role.VENUE, Role.TITLE} <= roles.keys() and sum(roles.values()) > 1 and roles.get(Role.CITY, 0) <= 0.5
+    return _is_words(column) and with_digits * 2 < len(column.filled) and not is_place_name
 
 
 def cancelling_word(text: str) -> str:
@@ -378,7 +381,9 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.CATEGORY, frozenset(), lambda one: one.is_text and len(one.parts) <= _FEW and Role.PRICE not in one.roles),
     (Role.STATUS, frozenset(), lambda column: len(column.parts) <= _FEW and _has_cancelled(column)),
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
-    *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
+    (Role.DESCRIPTION, frozenset(), _is_words),
+    (Role.VENUE, frozenset(), lambda column: _is_words(column) and Role.ID not in column.roles),
+    *((role, frozenset[Role](), _is_words) for role in (Role.ADDRESS, Role.TITLE)),
 )
 """Each role with other roles whose names also suggest it, and a test of the cells; the clearest roles first.
 
@@ -390,7 +395,7 @@ def _suits(column: Column, role: Role) -> float:
     """Rate how well the cells of a column with a usual name suit a role, 0 to 1: every event has a title, categories differ."""
     if role is Role.CATEGORY:
         return float(len(column.counts) > 1)
-    worded = 0.5 if role in _WORDED and (column.is_code or Role.ID in column.roles) else 1.0
+    worded = 0.5 if role in _WORDED and column.is_code else 1.0
     return worded * round(len(column.filled) / len(column.cells), 1) if role is Role.TITLE else worded
 
 

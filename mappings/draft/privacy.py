@@ -8,7 +8,7 @@ from collections.abc import Sequence
 _PRIVATE = re.compile(
     r"priv(?:ate?|at[oa]|ad[oa]|[ée])|prywatn[ey]|confidential|confiden[ct]iel|confidencial|vertraulich|vertrouwelijk|riservat[oa]"
     r"|poufn[ey]|persona[le]|personale|personnel|persönlich|persoonlijk|hidden|versteckt|secret|unlisted|invisible|internal|intern"
-    r"|unpublished|draft|nicht öffentlich|非公開|비공개",
+    r"|unpublished|draft|pending|trash|nicht öffentlich|非公開|비공개",
     re.IGNORECASE,
 )
 """Texts that mean that an event is private or hidden."""
@@ -30,7 +30,8 @@ _SWITCHES = (
 _OPEN = re.compile(
     r"public|publish(?:ed)?|öffentlich|publique|públic[oa]|pubblic[oa]|publiczn[ey]|openbaar|公開|공개", re.IGNORECASE
 )
-"""Texts that mean that an event is public; beside private ones they show what a column is for."""
+_STATE = re.compile(rf"{_OPEN.pattern}|future|scheduled|archived|live|cancel\w*|postponed", re.IGNORECASE)
+"""Texts of public events, and of states beside them: a column of these and of private ones says which events are private."""
 _LEVEL = re.compile(r"sensitivity|privacy|vertraulichkeit|sensib|confidencialidad|riservatezza|gevoeligheid")
 _SHOWN = re.compile(
     r"(?:is )?(?:publi[ck]|publiek|public[oa]|pubblic[oa]|öffentlich|publicly visible|visible|listed|published|veröffentlicht)"
@@ -51,14 +52,15 @@ def hidden_texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     """
     words = " ".join(filter(None, _BREAK.split(name))).casefold().removeprefix("event ")
     level, shown = _LEVEL.match(words), _SHOWN.fullmatch(words)
-    is_level_by_texts = any(map(_OPEN.fullmatch, texts)) and any(map(_PRIVATE.fullmatch, texts))
+    others = [text for text in texts if not _PRIVATE.fullmatch(text)]
+    is_level_by_texts = len(others) < len(texts) and any(map(_OPEN.fullmatch, others)) and all(map(_STATE.fullmatch, others))
     if not (level or is_level_by_texts or shown or _HIDDEN.fullmatch(words)):
         return ()
     switches = [] if level else [(off, on) if shown else (on, off) for on, off in _SWITCHES]
-    hiding, others = {on for on, _ in switches}, {off for _, off in switches}
+    hiding, showing = {on for on, _ in switches}, {off for _, off in switches}
     found = [text for text in texts if text.casefold() in hiding or _PRIVATE.fullmatch(text)]
     folds = {text.casefold() for text in texts}
-    if found or shown or not (level or folds <= others):
+    if found or shown or not (level or folds <= showing):
         return tuple(found)
     return tuple(
         [on for on, off in switches if off and off in folds] or (["private", "confidential"] if level else ["yes", "true", "1"])

@@ -178,6 +178,8 @@ PLAYED = [
     ("id,date,name,Ort,Gemeinde", ["A,2030-05-03,Jazz,Mühle,Stuttgart"], "city", "Gemeinde"),
     ("id,date,name,Ort", ["A,2030-05-03,Jazz,Mühle"], "venue", "Ort"),
     ("Event ID,Event Name,Date,Event Borough", ["A,Jazz,2030-05-03,Queens"], "city", "Event Borough"),
+    ("id,date,name,place_id,place", ["A,2030-05-03,Jazz,ChIJ1,Mill"], "venue", "place"),
+    ("id,date,title,place name,place town name", ["A,2030-05-03,Jazz,Mill,Bonn"], "city", "place town name"),
     ("id,date,name,Plats,Ort", ["A,2030-05-03,Jazz,Folkets hus,Lund"], "venue", "Plats"),
 ]
 

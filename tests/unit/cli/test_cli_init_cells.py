@@ -142,6 +142,11 @@ PRIVATE = {
         ["Jazz,2030-05-23,published", "Doctor,2030-05-24,draft", "Pay,2030-05-25,cancelled"],
         [("status", ["draft"])],
     ),
+    "a category of three": (
+        "title,date,category",
+        ["Jazz,2030-05-23,Public", "Doctor,2030-05-24,Private", "Pay,2030-05-25,Workshop"],
+        [],
+    ),
     "what is hidden of an event": (
         "title,date,Hide end time,show_map",
         ["Jazz,2030-05-23,no,1", "Doctor,2030-05-24,yes,0", "Pay,2030-05-25,no,1"],

@@ -61,8 +61,8 @@ def zone_table(name: str) -> list[str]:
 def zone_named(text: str) -> str:
     """Return today's IANA name of a zone, "" if there is none.
 
-    The zone may be named by an old name or a Windows name, or by the name that Windows shows for it, if the places in that name
-    have the same time all year and the offset is theirs. An offset alone names no zone.
+    The zone may be named by an old name or a Windows name, or by the name that Windows shows for it, if the places of that name
+    that have the shown offset have the same time all year. An offset alone names no zone.
     """
     name = _bare(text)
     known = _known_names().get(_folded(name), "")
@@ -70,10 +70,10 @@ def zone_named(text: str) -> str:
     if shown is None:
         return known
     places = [shown["places"], *re.split("[,/:;]", shown["places"])]
-    zones = list(dict.fromkeys(filter(None, map(_zone_of_place, places))))
     offset = timedelta(hours=int(shown["hours"] or 0), minutes=int(shown["minutes"] or 0))
     offset = offset if shown["sign"] in ("+", None) else -offset
-    if len(set(map(_offsets, zones))) != 1 or offset not in _offsets(zones[0]):
+    zones = [zone for zone in dict.fromkeys(filter(None, map(_zone_of_place, places))) if offset in _offsets(zone)]
+    if len(set(map(_offsets, zones))) != 1:
         return ""
     defaults = [zone for zone in zones if zone in _windows_names().values()]
     return defaults[0] if len(defaults) == 1 else zones[0]
@@ -126,7 +126,8 @@ def _todays_names() -> Mapping[str, str]:
 @lru_cache(maxsize=1)
 def _known_names() -> Mapping[str, str]:
     todays = {name: today for name, today in _todays_names().items() if name not in _ABBREVIATIONS}
-    names = {**_windows_names(), **todays, "Coordinated Universal Time": "UTC"}
+    daylight = {name.replace(" Standard ", " Daylight "): today for name, today in _windows_names().items()}
+    names = {**daylight, **_windows_names(), **todays, "Coordinated Universal Time": "UTC"}
     return {_folded(name): today for name, today in names.items()}
 
 
@@ -134,7 +135,7 @@ def _zone_of_place(place: str) -> str:
     """Return the zone of a city, or of a part of a country as Windows shows it: Eastern Time (US & Canada)."""
     words = re.sub(r"\(.*", "", place).strip()
     known = _known_names()
-    part = known.get(_folded(f"{words.removesuffix('Time')}Standard Time"), "") if words.endswith(" Time") else ""
+    part = known.get(_folded(f"{words.removesuffix(' Time')} Standard Time"), "")
     return zone_cities().get(same_place(words)) or known.get(_folded(words), "") or part
 
 

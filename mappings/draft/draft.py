@@ -85,7 +85,7 @@ def draft_feed(
     if nested:
         columns, roles = nested.columns, guess_roles(nested.columns)
     has_zones = Role.ZONE in roles and not zone and not is_calendar
-    clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
+    clocks = UNKNOWN if zone or is_calendar else guess_zone(roles, columns)
     times, time_guesses = _read_times(roles, columns, order, as_of)
     if is_calendar:
         calendar_key, key_guess = _calendar_key(sample.rows)

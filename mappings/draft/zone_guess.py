@@ -12,7 +12,7 @@ from babel.core import get_global
 
 from mappings.draft.guesses import Column, Role, RoleGuess, Surety
 from mappings.steps.lookups import LOCAL, country_codes, same_country
-from mappings.zones import LANGUAGES, same_place, zone_cities, zone_table
+from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
 
@@ -28,14 +28,21 @@ class ZoneGuess:
     by_country: Mapping[str, str] = field(default_factory=dict)
 
 
-UNKNOWN = ZoneGuess("", "", "unsure", "the file does not say the time zone: write the partner's zone, such as Europe/Lisbon")
+_TO_DO = "write the partner's zone, such as Europe/Lisbon"
+UNKNOWN = ZoneGuess("", "", "unsure", f"the file does not say the time zone: {_TO_DO}")
 
 
-def guess_zone(roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
-    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days."""
+def guess_zone(roles: Mapping[Role, RoleGuess], columns: Iterable[Column]) -> ZoneGuess:
+    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days.
+
+    An unknown zone rests on the column that is named for it, if there is one.
+    """
     by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
     by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    return by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None) or UNKNOWN
+    found = by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None)
+    unread = ((one.name, text) for one in columns if one.roles.get(Role.ZONE) == 1 for text in one.counts if not zone_named(text))
+    whys = ((name, f'"{name}" holds {text!r}, which is no certain time zone: {_TO_DO}') for name, text in unread)
+    return found or next((ZoneGuess("", name, "unsure", why) for name, why in whys), UNKNOWN)
 
 
 def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:

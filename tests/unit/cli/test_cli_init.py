@@ -304,6 +304,13 @@ def test_zones_in_some_rows_leave_the_others_to_the_author(desk: Desk) -> None:
     assert [row["event"]["startAt"][-6:] for row in previewed(desk)] == ["+02:00", "+00:00"]
 
 
+def test_a_zone_that_is_not_certain_is_named(desk: Desk) -> None:
+    _, said = drafted(desk, agenda(desk, "1,Jazz,2030-05-03,EST", "2,Ball,2030-05-04,CET", header="id,title,date,timezone"))
+    found = guess(said, "timezone")
+    assert (found["column"], found["surety"]) == ("timezone", "unsure")
+    assert "\"timezone\" holds 'EST', which is no certain time zone" in found["why"]
+
+
 def test_a_file_that_is_there_is_overwritten_only_by_force_and_people_are_told_what_is_unsure(desk: Desk) -> None:
     words = ("init", str(REAL / "cl-rse.csv"), "--feed", "talks")
     desk.run(*words).assert_told(0, "places to review; unsure of: key, timezone, left aside")

@@ -170,7 +170,8 @@ def test_accents_of_western_and_central_europe_are_not_taken_for_east_asian_word
     ],
 )
 def test_a_zone_is_that_of_the_only_country_and_cities_of_several_zones_tell_none(name: str, cells: str, zone: str) -> None:
-    guess = guess_zone(guess_roles(read_columns((name,), [{name: cell} for cell in cells.split(", ")], {})))
+    columns = read_columns((name,), [{name: cell} for cell in cells.split(", ")], {})
+    guess = guess_zone(guess_roles(columns), columns)
     assert f"{guess.zone} {guess.surety}" == zone
 
 

@@ -151,6 +151,8 @@ zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york 
 zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
 zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
 zone | W. Europe Standard Time ~ "W. Europe Standard Time" => Europe/Berlin
+zone | (UTC+08:00) Beijing, Chongqing, Hong Kong, Urumqi => Asia/Shanghai | (UTC-03:30) Newfoundland => America/St_Johns
+zone | Eastern Daylight Time => America/New_York
 zone | (UTC+01:00) Amsterdam, Berlin, Bern, Rom, Stockholm, Wien => Europe/Berlin
 zone | (GMT+01.00) Sarajevo/Warsaw/Zagreb ~ Central European Standard Time => Europe/Warsaw
 zone | (UTC-05:00) Eastern Time (US & Canada) ~ (GMT -0500) Eastern Time (US & Canada) => America/New_York
@@ -158,7 +160,7 @@ zone | (UTC) Dublin, Edinburgh, Lisbon, London ~ (GMT) Greenwich Mean Time : Dub
 zone | tzone://Microsoft/Utc ~ (UTC) Coordinated Universal Time => UTC | (UTC+02:00) Athens, Bucharest => Europe/Bucharest
 zone | /freeassociation.sourceforge.net/Tzfile/Europe/Berlin ~ /mozilla.org/20050126_1/Europe/Berlin => Europe/Berlin
 zone | posix/Europe/Vaduz => Europe/Vaduz | /x.org/America/Argentina/Buenos_Aires => America/Argentina/Buenos_Aires
-zone | (UTC-06:00) Amsterdam, Berlin ~ (UTC+08:00) Beijing, Hong Kong, Urumqi ~ (UTC-07:00) Chihuahua, La Paz => ! places
+zone | (UTC-06:00) Amsterdam, Berlin ~ (UTC+01:00) Amsterdam, London ~ (UTC-07:00) Chihuahua, La Paz => ! places
 zone | (UTC-03:00) Somewhere => ! places | GMT +0100 (Standard) / GMT +0200 (Daylight) => ! an offset alone
 zone | Warszawa ~ Europe/Warszawa ~ Warsaw, Poland ~ Varsovie ~ Warsow => ! did you mean "Europe/Warsaw"?
 zone | tzone://Microsoft/Custom ~ /Europe/CUSTOM ~ Europe/München ~ Western/Central Europe ~ S => ! expected an IANA zone such as

@@ -256,7 +256,7 @@ def feed_name(title: str) -> str:
 
 
 _NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock", Role.LENGTH: "length"}
-_SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "clocks", Role.LENGTH: "lengths"}
+_SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "end_clocks", Role.LENGTH: "lengths"}
 _WITH_CLOCK = ("datetime", "moment")
 _MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?!\d)")
 """The time of day of a moment that stands for a day, beside a column of times."""

@@ -105,7 +105,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d[\d\s.,]*)")
 _CODE = re.compile(r"(?=.*\d)[\w.:/-]{2,64}")
 _JSON = re.compile(r'\[\s*\{|\{\s*"|\[[-\s\d.,]*\]\Z')
 _WITH_DAY = re.compile(r"\d{4}[-/.]\d{1,2}\b|\b\d{1,2}[./]\d{1,2}(?:[./]|\b)")
-_CLOCK = re.compile(r"(?<![\d.,])(?:[01]?\d|2[0-3])(?::|h|)[0-5]\d(?!\d)", re.IGNORECASE)
+_CLOCK = re.compile(r"(?<![\d.,])(?:[01]?\d|2[0-4])(?::|h|)[0-5]\d(?!\d)", re.IGNORECASE)
 _COUNTED = re.compile(r"([A-Za-z]*)([0-9]{1,15})")
 _CANCELLED = re.compile(
     r"(?:cancel|annul|abgesagt|entfällt|odwo[lł]an|storn|zruš|avlyst|aflyst|inställ|geannuleerd|afgelast|отмен)\w*|中止|취소|取消",
@@ -166,6 +166,12 @@ class Column:
     def clocks(self) -> ColumnTimes:
         """The formats of the times of day in the cells, however few fit."""
         return self.times if self.times and _is_clock(self) else find_clocks(self.filled)
+
+    @cached_property
+    def end_clocks(self) -> ColumnTimes:
+        """The formats of the times of day at which events end: 24:00 and midnight end their day."""
+        by_words = find_clocks(self.filled, is_end=True)
+        return self.clocks if self.clocks.fitting >= by_words.fitting else by_words
 
     @cached_property
     def lengths(self) -> ColumnTimes | None:

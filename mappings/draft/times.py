@@ -168,10 +168,10 @@ def _parts(text: str, by: tuple[str, ...]) -> list[str]:
     return [part for part in map(str.strip, re.split(cuts, text)) if part]
 
 
-def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
+def _clocks_in_words(texts: Sequence[str], *, is_end: bool = False) -> Iterator[TimeForm]:
     """Yield the step for times that no single format parses (19 Uhr 30, kl. 19), or for ranges of them (7-9pm)."""
-    form = TimeForm("clock", read_clock_span)
-    spans = [read_clock_span(text) for text in texts if form.fits(text)]
+    form = TimeForm("clock", partial(read_clock_span, has_day_end=is_end))
+    spans = [form.read(text) for text in texts if form.fits(text)]
     if spans:
         yield replace(form, kind="clock_range") if any(span and span[1] for span in spans) else form
 
@@ -268,13 +268,16 @@ def find_lengths(name: str, cells: Sequence[str]) -> ColumnTimes | None:
     return None
 
 
-def find_clocks(cells: Sequence[str]) -> ColumnTimes:
-    """Return how a column that is named for times of day is to be read, however few of its cells are times."""
+def find_clocks(cells: Sequence[str], *, is_end: bool = False) -> ColumnTimes:
+    """Return how a column that is named for times of day is to be read, however few of its cells are times.
+
+    `is_end`: 24:00 and midnight are times, the end of their day.
+    """
     stripped = [cell.strip() for cell in cells]
     texts = [plain(text).strip() for text in stripped if text.casefold() not in _ALL_DAY]
     all_day = tuple(dict.fromkeys(text for text in stripped if text.casefold() in _ALL_DAY))
     unread = ColumnTimes((TimeSpelling("clock", ("",)),), 0, len(texts), odd=tuple(dict.fromkeys(texts))[:5])
-    seen = _see(texts, _clocks_in_words) or _see(texts, _clocks_in_digits) or unread
+    seen = _see(texts, partial(_clocks_in_words, is_end=is_end)) or _see(texts, _clocks_in_digits) or unread
     return replace(seen, fitting=seen.fitting + len(stripped) - len(texts), filled=len(stripped), all_day=all_day)
 
 

@@ -14,7 +14,7 @@ from mappings.draft.guesses import Column, Guess, Role, RoleGuess, is_id, read_c
 
 _PLAIN_NAME = re.compile(r"[^.\[\]]+")
 _WHEN = frozenset({Role.START, Role.CLOCK, Role.END, Role.END_CLOCK, Role.ASIDE})
-_OTHERS = frozenset({Role.END, Role.END_CLOCK, Role.ASIDE})
+_OF_OTHERS = _WHEN - {Role.START, Role.CLOCK}
 _DAYS = frozenset({"date", "datetime", "moment"})
 _DEEPEST = 6
 
@@ -81,11 +81,8 @@ def _read_list(columns: Sequence[Column], column: Column) -> DatedList | None:
     items = [(row, dict(_cells(item, column.name))) for row, found in enumerate(lists) for item in found]
     names = list(dict.fromkeys(name for _, cells in items for name in cells))
     local = [Column(name.removeprefix(f"{column.name}."), tuple(cells.get(name, "") for _, cells in items)) for name in names]
-    days = [
-        one
-        for one in local
-        if Role.START in one.roles and not _OTHERS & one.roles.keys() and one.times and one.times.kind in _DAYS
-    ]
+    begins = (one for one in local if Role.START in one.roles and not _OF_OTHERS & one.roles.keys())
+    days = [one for one in begins if one.times and one.times.kind in _DAYS]
     if not days:
         return None
     whole = [one for one in local if is_id(one) and one.is_full]

@@ -134,8 +134,9 @@ def empty_nulls(
         name: Column(name, tuple("" if row.get(name, "").strip() in found else row.get(name, "") for row in rows))
         for name in holders
     }
-    timed = {name for name, column in rest.items() if column.times}
-    measured = timed | {name for name, column in rest.items() if column.is_number}
+    times = {name for name, column in rest.items() if column.times}
+    measured = times | {name for name, column in rest.items() if column.is_number}
+    timed = times | {name for name, column in rest.items() if column.roles.keys() & {Role.START, Role.CLOCK, Role.END}}
     everywhere = [text for text in found if text in _NULLS or (text in _NOT_FOUND and not timed & found[text].keys())]
     errors = {text: found[text] for text in found if _is_error(text)}
     is_sheet = guess.kind in {"xlsx", "google_sheets"}  # of these, rows with errors are rejected
@@ -143,7 +144,7 @@ def empty_nulls(
     def is_empty_in(name: str, text: str) -> bool:
         if text in errors:
             return not is_sheet and name not in timed
-        return name in (measured if text in _AMONG_NUMBERS else timed)
+        return name in (measured if text in _AMONG_NUMBERS else times)
 
     others = [text for text in found if text not in everywhere]
     in_column = {

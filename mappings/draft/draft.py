@@ -260,7 +260,6 @@ _SPELT = {Role.CLOCK: "clocks", Role.END_CLOCK: "end_clocks", Role.LENGTH: "leng
 _WITH_CLOCK = ("datetime", "moment")
 _MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?!\d)")
 """The time of day of a moment that stands for a day, beside a column of times."""
-_FAR_YEAR = re.compile(r"(?<!\d)(?:2[1-9]|[3-9]\d)\d\d(?!\d)")
 _VAGUE_CLOCK = re.compile(r"(?:[1-9]|1[0-2])[:.][0-5]\d(?::00)?")
 """A time of day that may be one of the evening on a clock of 12 hours; those of 24 hours often write 09:30."""
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}

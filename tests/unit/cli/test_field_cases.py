@@ -17,6 +17,7 @@ SERIES = (
 )
 SURE: dict[str, set[str]] = {
     "access-times.csv": TABLE,
+    "attributes-only.xml": {"source.records", "startAt: @start", "title: @title"},
     "by-id.json": {"source.records", "startAt: start", "title: title", "locationName: venue"},
     "frab-rooms.json": {"source.records", "startAt: date", "endAt: duration", "title: title", "locationName: room"},
     "json-ld-places.json": {

@@ -96,7 +96,9 @@ def _records(spec: IcsSource, reach: Reach, file: OpenedFile) -> Generator[Recor
     numbers, definitions = Counter[str](), dict[str, str]()
     for component in _components(spec, file):
         if component.name == "VTIMEZONE":
-            definitions[component.text("TZID")] = component.content
+            tzid = component.text("TZID")
+            # Two calendars in a file may mean different zones.
+            definitions[tzid] = component.content if definitions.get(tzid, component.content) == component.content else ""
         else:
             numbers[component.text("UID")] += 1
     zones, waiting = TimeZones(definitions), dict[str, list[_Component]]()
@@ -120,7 +122,8 @@ def _events_together(family: Sequence[_Component], zones: TimeZones, reach: Reac
     """Yield the records of the events with one UID: the newest version of each, or the occurrences of the series."""
     components = {component.line: component for component in family}
     events = newest([component.dated(zones) for component in family])
-    if not any(event.repeats for event in events):
+    are_moved = {event.first("RECURRENCE-ID") is not None for event in events}
+    if len(are_moved) == 1 and not any(event.repeats for event in events):
         yield from (components[event.line].record(zones, reach) for event in events)
         return
     first = components[min(events, key=lambda event: (event.first("RECURRENCE-ID") is not None, not event.repeats)).line]
@@ -144,7 +147,7 @@ def _components(spec: IcsSource, file: OpenedFile) -> Generator[_Component]:
 
 
 def _split(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[_Component]:
-    number, begun = 0, list[_Component]()
+    number, begun, has_ended = 0, list[_Component](), False
     for number, line in lines:
         wrong, hint = "", ""
         word, _, part = line.strip().upper().partition(":")
@@ -154,6 +157,8 @@ def _split(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[_Component]:
         zone = next((one for one in begun if one.name == "VTIMEZONE"), None)
         if zone is not None:
             wrong = wrong or zone.keep(line)
+        if has_ended and not begun and word != "END" and _NAME.match(line):
+            continue  # a comment after the calendar, such as a cache's
         if not begun:
             wrong = "this is not an iCalendar file: it should begin with BEGIN:VCALENDAR"
         elif word not in {"BEGIN", "END"}:
@@ -161,11 +166,17 @@ def _split(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[_Component]:
         elif word == "END" and (ended := begun.pop()).name != part:
             wrong = f"there is END:{part} where the {ended.name} of line {ended.line} should end"
         elif word == "END" and part in {"VEVENT", "VTIMEZONE"}:
+            has_ended = True
             if part == "VEVENT" and begun:
                 ended.properties = {**begun[0].properties, **ended.properties}
             yield ended
         if wrong:
             raise BadSourceError(f"{name}:{number}", wrong, hint=hint)
+    _check_whole(name, number, begun)
+
+
+def _check_whole(name: str, number: int, begun: Sequence[_Component]) -> None:
+    """Raise an error if a file of `number` lines is empty, or ends within components that have `begun`."""
     if not number:
         raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
     if begun:
@@ -290,17 +301,22 @@ class _Component:
 
     def record(self, zones: TimeZones, reach: Reach) -> Record:
         """Return the record of a single event."""
-        dated, value = self.dated(zones), self.properties.copy()
-        span, original = dated.span, dated.moment("RECURRENCE-ID")
+        dated, value, problem = self.dated(zones), self.properties.copy(), ""
+        last, original = dated.moment("DTSTART"), dated.moment("RECURRENCE-ID")
+        try:
+            span = dated.span
+        except SeriesError as error:
+            span, problem = None, str(error)
         if span is not None and "DTSTART" in value:
             value["DTSTART"] = self._cell("DTSTART", span[0], zones)
             if "DTEND" in value or span[1] != span[0]:
                 value["DTEND"] = self._cell("DTEND" if "DTEND" in value else "DTSTART", span[1], zones)
         if original is not None:
             value["RECURRENCE-ID"] = self._cell("RECURRENCE-ID", original, zones)
+        if span is not None:
+            last, problem = span[1], self._contradiction(span, zones)
         # Of what happened long ago the name's own history is the better source.
-        is_new = span is not None and reach.is_before(span[1])
-        problem = self._contradiction(span, zones) if span is not None and is_new else ""
+        problem = problem if last is not None and reach.is_before(last) else ""
         return Record(self.location, _joined(value), problem, code=ReasonCode.BAD_SERIES)
 
     def occurrence(self, one: Occurrence, first: _Component, zones: TimeZones) -> Record:

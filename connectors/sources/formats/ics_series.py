@@ -16,6 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import recurring_ical_events
+from dateutil.rrule import rrulestr
 from icalendar import Calendar, Event, Timezone, vDDDLists, vDDDTypes, vRecur
 
 from mappings.reasons import Refusal
@@ -32,9 +33,12 @@ _ONE_DAY = timedelta(days=1)
 _NO_END = datetime(9999, 12, 31)  # noqa: DTZ001  # a wall time
 _SECONDS = {"SECONDLY": 1, "MINUTELY": 60, "HOURLY": 3_600, "DAILY": 86_400, "WEEKLY": 604_800, "MONTHLY": 2_419_200}
 _YEAR_S = 31_536_000
-_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LONGEST_ZONE = 256 * 1024
+_MOST_CHANGES = 200
+"""The most changes of the clocks per year that a definition may repeat, old ones and new ones together."""
 _PARTS_OF_DAY = ("BYHOUR", "BYMINUTE", "BYSECOND")
+_MOMENTS = frozenset({"DTSTART", "DTEND", "RECURRENCE-ID", "EXDATE", "RDATE"})
+_LONGEST_NUMBER = 9
 
 
 class SeriesError(ValueError):
@@ -79,8 +83,11 @@ class Definition:
     def of(cls, text: str) -> Definition | None:
         """Return the zone that a VTIMEZONE defines, None if it cannot be read, or not quickly."""
         rules = [line.upper() for line in text.splitlines() if line[:5].upper() == "RRULE"]
-        is_quick = all("FREQ=YEARLY" in rule and not any(part in rule for part in _PARTS_OF_DAY) for rule in rules)
-        if not text or not is_quick or len(text) > _LONGEST_ZONE:
+        is_quick = all(
+            "FREQ=YEARLY" in rule and ("BYMONTH=" in rule or "BY" not in rule) and not any(part in rule for part in _PARTS_OF_DAY)
+            for rule in rules
+        )
+        if not text or not is_quick or len(text) > _LONGEST_ZONE or sum(1 + rule.count(",") for rule in rules) > _MOST_CHANGES:
             return None
         try:
             component: Any = Timezone.from_ical(text)
@@ -166,21 +173,22 @@ class DatedEvent:
 
     @property
     def repeats(self) -> bool:
-        """Whether it is the first of a series, not a single event."""
-        return any(one.name in {"RRULE", "RDATE", "EXRULE"} for one in self.properties)
+        """Whether it begins a series, if only one with exceptions."""
+        return any(one.name in {"RRULE", "RDATE", "EXRULE", "EXDATE"} for one in self.properties)
 
     @property
     def sequence(self) -> int:
         """The number of its version; later ones are higher."""
         found = self.first("SEQUENCE")
-        return int(found.text) if found is not None and found.text.strip().isdecimal() else 0
+        number = "" if found is None else found.text.strip()
+        return int(number) if number.isdecimal() and len(number) <= _LONGEST_NUMBER else 0
 
     def moment(self, name: str) -> Moment | None:
-        """Return the time of a property with its zone; None if the event has none, or it cannot be read."""
-        found = self.first(name)
+        """Return the time of a property with its zone; None if the event has none or different ones, or it cannot be read."""
+        found = [one for one in self.properties if one.name == name]
         try:
-            moment = None if found is None else self.values(found)[0]
-        except ValueError:
+            moment = self.values(found[0])[0] if found and found.count(found[0]) == len(found) else None
+        except (ValueError, IndexError):
             return None
         return moment if isinstance(moment, date) else None
 
@@ -188,34 +196,68 @@ class DatedEvent:
         """Return the values of a property, times with their zone.
 
         Raises:
-            ValueError: one of them is neither a date nor a time, nor a period or duration.
+            ValueError: one of them is neither a date nor a time, nor a period or duration, or in the first or last years.
         """
         zone = self.zones.find(found.parameters.get("TZID", "")).rules
         read: Callable[[str], Any] = vDDDTypes.from_ical
-        return [_in_zone(read(text.strip()), zone) for text in found.text.split(",") if text.strip()]
+        values = [_in_zone(read(text.strip()), zone) for text in found.text.split(",") if text.strip()]
+        if any(isinstance(value, date) and not _has_neighbours(value) for value in values):
+            raise ValueError(found.text)
+        return values
 
     @property
     def span(self) -> tuple[Moment, Moment] | None:
         """Its start and end, None if one of them cannot be read; the end is the start if it has no length.
 
         An event of whole days lasts at least one; the end of others is counted on the wall clock, as the library does.
+
+        Raises:
+            SeriesError: its length cannot be used, or its start and its end are of different kinds (RFC 5545, section 3.8.2.2).
         """
         start, end = self.moment("DTSTART"), self.moment("DTEND")
         if start is None:
             start = self.moment("RECURRENCE-ID") if self.first("DTSTART") is None else None
         if start is None or (end is None and self.first("DTEND") is not None):
             return None
+        for name, moment in (("DTSTART", start), ("DTEND", end)):
+            if (found := self.first(name)) is not None:
+                self.check_zone(found, [moment])
         if end is None and (length := self.first("DURATION")) is not None:
-            try:
-                (duration,) = self.values(length)
-                end = start + duration
-            except (ValueError, TypeError, OverflowError):
-                return None
-            if duration < timedelta() or (not isinstance(start, datetime) and duration % _ONE_DAY):
-                return None
+            end = self._end_after(start, length)
         if not isinstance(start, datetime) and (end is None or end == start):
-            end = start + _ONE_DAY if start < date.max else start
+            end = start + _ONE_DAY
+        if end is not None and _kind(start) != _kind(end):
+            raise SeriesError("its start and its end must both be days, times with a zone, or times without one")
         return start, start if end is None else end
+
+    def check_zone(self, found: Property, values: Sequence[object]) -> None:
+        """Raise SeriesError if values of a property are written in UTC (Z) and in another zone."""
+        tzid = found.parameters.get("TZID", "")
+        zone = self.zones.find(tzid).rules
+        moments = [value for value in values if isinstance(value, datetime) and value.tzname() == "UTC"]
+        if zone is not None and any(moment.astimezone(zone).utcoffset() for moment in moments):
+            raise SeriesError(f"{found.name} is in UTC (Z) and in the time zone {tzid[:100]}: only one of them can be meant")
+
+    def _end_after(self, start: Moment, length: Property) -> Moment:
+        try:
+            (duration,) = self.values(length)
+            end: Moment = start + duration
+            if duration >= timedelta() and _has_neighbours(end) and (isinstance(start, datetime) or not duration % _ONE_DAY):
+                return end
+        except (ValueError, TypeError, OverflowError):
+            pass
+        raise SeriesError(f"its DURATION cannot be added to its start: {length.text[:100]}")
+
+
+def _has_neighbours(moment: Moment) -> bool:
+    """Return whether a time has an earlier and a later one in every zone."""
+    return date.min.year < moment.year < date.max.year
+
+
+def _kind(moment: Moment) -> str:
+    if not isinstance(moment, datetime):
+        return "day"
+    return "wall time" if moment.tzinfo is None else "moment"
 
 
 def _in_zone(value: Any, zone: tzinfo | None) -> Any:
@@ -281,41 +323,40 @@ class Series:
         """Return an event of the library with nothing but what the series depends on."""
         made = Event()
         made["UID"], made["X-PLACE"], made["SEQUENCE"] = "series", place, dated.sequence
-        if dated.span is None:
+        if (span := dated.span) is None:
             raise SeriesError("its start or its end cannot be read")
-        start, end = dated.span
+        start, end = span
         if _sortable(end) < _sortable(start):
             raise SeriesError("it ends before it begins")
         made["DTSTART"], made["DTEND"] = vDDDTypes(start), vDDDTypes(end)
         lists: dict[str, list[Any]] = {"EXDATE": [], "RDATE": [], "RRULE": []}
         for found in dated.properties:
+            if found.name == "EXRULE":
+                raise SeriesError("EXRULE is not read: write the dates as EXDATE")
             try:
                 if found.name == "RRULE":
                     lists["RRULE"].append(self._rule(found.text, start))
-                elif found.name in lists:
-                    lists[found.name].append(vDDDLists(dated.values(found)))
+                values = dated.values(found) if found.name in _MOMENTS else []
+                if found.name in {"EXDATE", "RDATE"}:
+                    lists[found.name] += values
                 elif found.name == "RECURRENCE-ID":
-                    made["RECURRENCE-ID"] = vDDDTypes(
-                        dated.values(found)[0], {"RANGE": found.parameters.get("RANGE", "").upper()}
-                    )
+                    (original,) = {*values, dated.moment("RECURRENCE-ID")}
+                    made["RECURRENCE-ID"] = vDDDTypes(original, {"RANGE": found.parameters.get("RANGE", "").upper()})
             except SeriesError:
                 raise
-            except (ValueError, IndexError, TypeError) as error:
+            except (ValueError, IndexError, TypeError, OverflowError) as error:
                 raise SeriesError(f"{found.name} cannot be read: {found.text[:100]}") from error
-            if found.name == "EXRULE":
-                raise SeriesError("EXRULE is not read: write the dates as EXDATE")
             tzid = found.parameters.get("TZID", "")
             if tzid and dated.zones.find(tzid).rules is None:
-                raise SeriesError(f'the time zone "{tzid[:100]}" of {found.name} is neither known nor defined in the file')
-        made.update({name: values for name, values in lists.items() if values})
+                raise SeriesError(f'the time zone "{tzid[:100]}" of {found.name} is neither known nor defined once in the file')
+            dated.check_zone(found, values)
+        made.update({name: values if name == "RRULE" else vDDDLists(values) for name, values in lists.items() if values})
         return made
 
     def _rule(self, text: str, start: Moment) -> vRecur:
         rule: vRecur = vRecur.from_ical(text.strip())
         if "FREQ" not in rule or "RSCALE" in rule or int(rule.get("INTERVAL", [1])[0]) < 1:
             raise SeriesError(f"its rule is not one of RFC 5545: {text[:100]}")
-        if _is_never(rule):
-            raise SeriesError(f"its rule names no day: {text[:100]}")
         begin, end = _sortable(start), min([*map(_sortable, rule.get("UNTIL", ())), self.reach.end])
         seconds = _SECONDS.get(str(rule["FREQ"][0]).upper(), _YEAR_S) * int(rule.get("INTERVAL", [1])[0])
         times_of_day = math.prod(len(rule.get(part, ())) or 1 for part in _PARTS_OF_DAY)
@@ -325,6 +366,8 @@ class Series:
         is_plain = not any(part.startswith("BY") for part in rule)
         if is_plain and min((end - max(begin, self.reach.first)).total_seconds() / seconds, count) > _MOST_OCCURRENCES:
             raise SeriesError(_TOO_MANY)
+        if not _names_a_time(rule, start, is_daily=seconds >= _SECONDS["DAILY"]):
+            raise SeriesError(f"its rule names no day: {text[:100]}")
         return rule
 
     def _between(self, events: Sequence[Any]) -> list[Occurrence]:
@@ -343,13 +386,20 @@ class Series:
             original = start - (source["DTSTART"].dt - source["RECURRENCE-ID"].dt)
         return Occurrence(self.events[place], start, found["DTEND"].dt, self._original(original))
 
+    @cached_property
+    def _start(self) -> Moment | None:
+        return next((one.moment("DTSTART") for one in self.events if one.first("RECURRENCE-ID") is None), None)
+
     def _original(self, moment: Moment) -> Moment:
-        """Return an occurrence's first time in the zone of the series, so that it stays the same if it is written in another."""
-        first = next((one for one in self.events if one.first("RECURRENCE-ID") is None), None)
-        start = None if first is None else first.moment("DTSTART")
-        if not (isinstance(moment, datetime) and moment.tzinfo and isinstance(start, datetime) and start.tzinfo):
+        """Return an occurrence's first time in the form of the series' start, so that it stays the same if written in another."""
+        start = self._start
+        if start is None:
             return moment
-        return moment.astimezone(start.tzinfo)
+        if not isinstance(start, datetime):
+            return moment.date() if isinstance(moment, datetime) else moment
+        if not isinstance(moment, datetime):
+            return datetime.combine(moment, start.timetz())
+        return moment.astimezone(start.tzinfo) if moment.tzinfo and start.tzinfo else moment.replace(tzinfo=start.tzinfo)
 
 
 def newest(events: Sequence[DatedEvent]) -> list[DatedEvent]:
@@ -402,10 +452,17 @@ def _sortable(moment: Moment) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _is_never(rule: vRecur) -> bool:
-    """Return whether no year has the days of a rule, such as 31 February: it would be followed to the year 9999."""
-    months, days = rule.get("BYMONTH", ()), rule.get("BYMONTHDAY", ())
-    return bool(months and days) and not any(abs(int(day)) <= _DAYS_OF_MONTH[int(month) - 1] for month in months for day in days)
+def _names_a_time(rule: vRecur, start: Moment, *, is_daily: bool) -> bool:
+    """Return whether a rule names a time in 28 years, in which the calendar recurs; in 4 years if not `is_daily`.
+
+    dateutil follows a rule that names none to the year 9999. So its start is moved close to that.
+    """
+    years = range(9943, 9971) if is_daily else [9996]
+    first_day = date(start.year, 1, 1).weekday()
+    alike = (year for year in years if date(year, 1, 1).weekday() == first_day and (year - start.year) % 4 == 0)
+    endless = vRecur({name: value for name, value in rule.items() if name not in {"COUNT", "UNTIL"}})
+    text = endless.to_ical().decode()  # type: ignore[no-untyped-call]  # of icalendar
+    return next(iter(rrulestr(text, dtstart=_wall(start).replace(year=next(alike, years[0])))), None) is not None
 
 
 def _shown(error: Exception) -> str:

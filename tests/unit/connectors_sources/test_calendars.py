@@ -24,6 +24,7 @@ REJECTED = {
     "bad_rrule_missing_until_event.ics": "UNTL",
     "end_before_start_event.ics": "give an end after that",
     "issue_132_swapped_start_and_end.ics": "give an end after that",
+    "issue_201_mixed_datetime_and_date.ics": "its start and its end must both be days",
     "issue_201_test_matrix.ics": "there is END:VTOOD where the VTODO of line 7 should end",
 }
 """Calendars of which something is rejected, with a part of the sentence. The library swaps start and end."""
@@ -69,13 +70,12 @@ def test_the_calendars_from_the_field_give_the_right_events(name: str) -> None:
     assert (", ".join(shown), ours.rejected, [label for label in ours.left_out if label != OVER]) == (RIGHT[name], [], [])
 
 
-def rows(folder: Path, *events: str, now: datetime = SPRING, calendar: str = "", series: str = "-30d 365d") -> list[SourceRow]:
-    """Read a calendar of events, each of parts that become lines; `calendar`: lines before them."""
-    first, last = series.split()
+def rows(folder: Path, *events: str, now: datetime = SPRING, calendar: str = "", asked: str = "UID") -> list[SourceRow]:
+    """Read a column of a calendar's events, each of parts that become lines; `calendar`: lines before them."""
     made = ["\n".join(["BEGIN:VEVENT", *event.split(), "END:VEVENT"]) for event in events]
     (folder / "events.ics").write_text("\n".join(["BEGIN:VCALENDAR", *calendar.split(), *made, "END:VCALENDAR", ""]))
-    spec = SPEC.validate_python({"kind": "ics", "path": "events.ics", "series": {"from": first, "to": last}})
-    with open_source(spec, folder, frozenset({"UID"}), now=now).read() as reading:
+    spec = SPEC.validate_python({"kind": "ics", "path": "events.ics"})
+    with open_source(spec, folder, frozenset({asked}), now=now).read() as reading:
         return list(reading.rows)
 
 
@@ -140,6 +140,8 @@ def test_a_row_stands_for_the_occurrences_that_are_not_read(tmp_path: Path, rule
         ("DTSTART:20270301T100000Z RRULE:FREQ=SECONDLY", "more than 100,000 times"),
         ("DTSTART:20270301T100000Z RRULE:FREQ=MINUTELY;BYSECOND=0", "more than 100,000 times"),
         ("DTSTART;VALUE=DATE:20270301 RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "names no day"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=DAILY;INTERVAL=7;BYDAY=TU;COUNT=2", "names no day"),
+        ("DTSTART:20270301T100000Z RRULE:FREQ=HOURLY;INTERVAL=24;BYHOUR=9,11;BYDAY=MO", "names no day"),
         ("DTSTART:20270301T100000Z RRULE:FREQ=SECONDLY;COUNT=-1", "more than 100,000 times"),
         ("DTSTART:20270301T100000Z RRULE:FREQ=DAILY;INTERVAL=0", "not one of RFC 5545"),
         ("DTSTART:20270301T100000Z RRULE:FREQ=FORTNIGHTLY", "RRULE cannot be read"),
@@ -199,6 +201,116 @@ def test_of_two_versions_of_an_event_the_one_with_the_higher_sequence_is_read(tm
     assert shown(rows(tmp_path, old + rule, new + rule), "DTSTART") == ["2027-03-02T10:00:00Z", "2027-03-03T10:00:00Z"]
     (row,) = rows(tmp_path, old + rule, old.replace("0301", "0303") + rule)
     assert "the events of the lines 2 and 8 have the same UID and SEQUENCE" in shown([row])[0]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (["DTSTART:20270301T100000Z EXDATE:20270301T100000Z"], [f"{OVER} after "]),
+        (
+            ["DTSTART:20270301T100000Z", "RECURRENCE-ID:20270301T100000Z DTSTART:20270302T110000Z"],
+            ["2027-03-01T10:00:00Z 2027-03-02T11:00:00Z"],
+        ),
+    ],
+)
+def test_an_event_without_a_rule_has_exceptions_as_a_series_has(tmp_path: Path, events: list[str], expected: list[str]) -> None:
+    assert shown(rows(tmp_path, *(f"UID:a {event}" for event in events)), "RECURRENCE-ID", "DTSTART") == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "original", "expected"),
+    [
+        (f";{BERLIN}:20270301T190000", ";VALUE=DATE:20270302", "2027-03-02T19:00:00"),
+        (f";{BERLIN}:20270301T190000", ":20270302T190000", "2027-03-02T19:00:00"),
+        (":20270301T190000Z", ":20270302T190000", "2027-03-02T19:00:00Z"),
+        (";VALUE=DATE:20270301", f";{BERLIN}:20270302T000000", "2027-03-02"),
+    ],
+)
+def test_a_moved_occurrence_keeps_its_identity_if_that_is_written_in_another_form(
+    tmp_path: Path, start: str, original: str, expected: str
+) -> None:
+    moved = f"UID:a RECURRENCE-ID{original} DTSTART:20270302T110000Z"
+    found = rows(tmp_path, f"UID:a DTSTART{start} RRULE:FREQ=DAILY;COUNT=2", moved)
+    assert shown(found, "RECURRENCE-ID", "DTSTART")[1] == f"{expected} 2027-03-02T11:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        ("DTSTART:20270301T100000Z DURATION:1h", "its DURATION cannot be added to its start: 1h"),
+        ("DTSTART:20270301T100000Z DURATION:-PT1H", "its DURATION cannot be added to its start"),
+        ("DTSTART:20270301T100000Z DURATION:P999999999999D", "its DURATION cannot be added to its start"),
+        ("DTSTART;VALUE=DATE:20270301 DURATION:PT3H", "its DURATION cannot be added to its start"),
+        (f"DTSTART;VALUE=DATE:20270301 DTEND;{BERLIN}:20270302T100000", "both be days, times with a zone, or times without one"),
+        (f"DTSTART:20270301T100000 DTEND;{BERLIN}:20270301T120000", "both be days, times with a zone, or times without one"),
+        (f"DTSTART;{BERLIN}:20270301T100000Z", "DTSTART is in UTC (Z) and in the time zone Europe/Berlin"),
+    ],
+)
+def test_an_event_whose_time_is_contradictory_is_rejected_with_a_sentence(tmp_path: Path, event: str, sentence: str) -> None:
+    for rule in ("", " RRULE:FREQ=DAILY;COUNT=2"):
+        (row,) = rows(tmp_path, f"UID:a {event}{rule}")
+        assert sentence in shown([row])[0]
+    assert not rows(tmp_path, f"UID:a {event.replace('2027', '2025')}")[0].problems
+
+
+def test_an_exception_in_two_zones_at_once_rejects_the_series(tmp_path: Path) -> None:
+    found = rows(tmp_path, f"{WEEKLY} EXDATE;{BERLIN}:20270308T190000Z")
+    assert "EXDATE is in UTC (Z) and in the time zone Europe/Berlin" in shown(found)[0]
+
+
+@pytest.mark.parametrize("name", ["DTSTART", "DTEND", "RECURRENCE-ID"])
+def test_an_event_with_two_values_of_a_time_is_rejected(tmp_path: Path, name: str) -> None:
+    times = {
+        "DTSTART": "20270301T100000Z",
+        "DTEND": "20270301T110000Z",
+        "RECURRENCE-ID": "20270301T100000Z",
+        name: "20270301T103000Z",
+    }
+    event = " ".join(["UID:a", *(f"{one}:{text}" for one, text in times.items()), f"{name}:20270301T104500Z"])
+    (row,) = rows(tmp_path, event, asked=name)
+    assert name in str(row.problems)
+    (row,) = rows(tmp_path, f"{event} RRULE:FREQ=DAILY;COUNT=2", asked=name)
+    assert row.problems
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        f"DTSTART;{BERLIN}:00010101T000000",
+        f"DTSTART;{NEW_YORK}:99991231T230000",
+        "DTSTART:00010101T000000Z RRULE:FREQ=YEARLY",
+        "DTSTART:99991231T230000Z RRULE:FREQ=DAILY",
+        f"DTSTART;{NEW_YORK}:20270301T190000 DURATION:P2912300D",
+        "DTSTART:,",
+        "DTSTART:20270301T100000Z RRULE:FREQ=DAILY;COUNT=2 EXDATE:,",
+        f"DTSTART:20270301T100000Z RRULE:FREQ=DAILY;INTERVAL={'9' * 400}",
+        f"DTSTART:20270301T100000Z SEQUENCE:{'9' * 5000}",
+        "DTSTART:20270301T100000Z RRULE:FREQ=DAILY;COUNT=2 RECURRENCE-ID:00010101T000000Z",
+    ],
+)
+def test_a_fault_in_one_event_leaves_the_others(tmp_path: Path, event: str) -> None:
+    assert shown(rows(tmp_path, f"UID:a {event}", "UID:b DTSTART:20270301T100000Z"), "UID")[-1] == "b"
+
+
+def test_a_zone_that_two_calendars_of_a_file_define_differently_rejects_its_events(tmp_path: Path) -> None:
+    series = "UID:a DTSTART;TZID=Customized:20270301T190000 RRULE:FREQ=DAILY;COUNT=2"
+    two = f"{zone('Customized', '+0500')} {zone('Customized', '-0300')}"
+    assert '"Customized" of DTSTART is neither known nor defined once' in shown(rows(tmp_path, series, calendar=two))[0]
+
+
+def test_a_zone_whose_clocks_change_each_day_is_not_followed(tmp_path: Path) -> None:
+    daily = zone("Customized", "+0100").replace(" END:STANDARD", f" RRULE:FREQ=YEARLY;BYMONTH=1{',1' * 300} END:STANDARD")
+    series = "UID:a DTSTART;TZID=Customized:20270301T190000 RRULE:FREQ=DAILY;COUNT=2"
+    assert "is neither known nor defined once" in shown(rows(tmp_path, series, calendar=daily))[0]
+
+
+def test_a_comment_after_the_end_of_the_calendar_is_no_part_of_it(tmp_path: Path) -> None:
+    rows(tmp_path, "UID:a DTSTART:20270301T100000Z")
+    path = tmp_path / "events.ics"
+    path.write_text(f"{path.read_text()}X-COMMENT:Cached\n")
+    spec = SPEC.validate_python({"kind": "ics", "path": "events.ics"})
+    with open_source(spec, tmp_path, frozenset({"UID"}), now=SPRING).read() as reading:
+        assert len(list(reading.rows)) == 1
 
 
 def texts(folder: Path, lines: str, name: str) -> str:

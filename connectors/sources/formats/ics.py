@@ -94,7 +94,7 @@ def _records(spec: IcsSource, reach: Reach, file: OpenedFile) -> Generator[Recor
         BadSourceError: this is not an iCalendar file, or it ends within an event.
     """
     numbers, definitions = Counter[str](), dict[str, str]()
-    for component in _components(spec, file):
+    for component in _components(spec, file, names=("UID", "TZID")):
         if component.name == "VTIMEZONE":
             tzid = component.text("TZID")
             # Two calendars in a file may mean different zones.
@@ -138,23 +138,26 @@ def _events_together(family: Sequence[_Component], zones: TimeZones, reach: Reac
         yield first.unread(Unread(reach.last_day if goes_on else "", TOO_FAR if goes_on else OVER))
 
 
-def _components(spec: IcsSource, file: OpenedFile) -> Generator[_Component]:
-    """Yield the time zones and events of a calendar; alarms inside events are ignored."""
+def _components(spec: IcsSource, file: OpenedFile, names: tuple[str, ...] = ("",)) -> Generator[_Component]:
+    """Yield the time zones and events of a calendar, with the properties that begin with `names`; alarms are ignored."""
     file.stream.seek(0)
     encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
     with closing(TextLines(file.stream, encoding, file.name)) as lines:
-        yield from _split(file.name, _unfolded(lines, encoding, file.name))
+        yield from _split(file.name, _unfolded(lines, encoding, file.name), names)
 
 
-def _split(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[_Component]:
+def _split(name: str, lines: Iterable[tuple[int, str]], names: tuple[str, ...]) -> Iterator[_Component]:
     number, begun, has_ended = 0, list[_Component](), False
     for number, line in lines:
         wrong, hint = "", ""
-        word, _, part = line.strip().upper().partition(":")
+        word, _, part = line.partition(":")
+        word = word.strip().upper()
+        if word in {"BEGIN", "END"}:
+            part = part.strip().upper()
         if word == "BEGIN":
             begun.append(_Component(part, number, name))
             wrong = f"more than {_DEEPEST} components are nested" if len(begun) > _DEEPEST else ""
-        zone = next((one for one in begun if one.name == "VTIMEZONE"), None)
+        zone = next((one for one in begun[:2] if one.name == "VTIMEZONE"), None)
         if zone is not None:
             wrong = wrong or zone.keep(line)
         if has_ended and not begun and word != "END" and _NAME.match(line):
@@ -162,7 +165,7 @@ def _split(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[_Component]:
         if not begun:
             wrong = "this is not an iCalendar file: it should begin with BEGIN:VCALENDAR"
         elif word not in {"BEGIN", "END"}:
-            wrong, hint = wrong or begun[-1].put(line), _WRONG_FILE
+            wrong, hint = wrong or (begun[-1].put(line) if word.startswith(names) else ""), _WRONG_FILE
         elif word == "END" and (ended := begun.pop()).name != part:
             wrong = f"there is END:{part} where the {ended.name} of line {ended.line} should end"
         elif word == "END" and part in {"VEVENT", "VTIMEZONE"}:
@@ -219,10 +222,12 @@ def _goes_on(whole: str, line: str) -> bool:
 
     A property's name is a known one, or in capitals; no blank follows it, unless it is both.
     """
+    name = _NAME.match(line)
+    if name is not None and name[1] in _KNOWN_NAMES:
+        return False
     above = _NAME.match(whole)
     if not line.strip() or above is None or not (above[1].upper() in _WORDS or above[1].upper().startswith("X-")):
         return False
-    name = _NAME.match(line)
     if name is None or name[1].upper() in {"BEGIN", "END"}:
         return _STRUCTURE.fullmatch(line) is None
     is_known = name[1].upper() in _KNOWN_NAMES or name[1].upper().startswith("X-")

@@ -190,9 +190,9 @@ def _rows_of(block: Mapping[str, object], access: Access, extra: Collection[str]
     spec = _spec(block)
     with open_source(spec, Path.cwd(), frozenset(extra), access=access, folders=ANYWHERE).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
-    sound = [row for row in read[:SAMPLED] if not row.problems]
-    # A calendar of which every series is over still shows how its events are written.
-    rows: list[Mapping[str, str]] = [row.cells for row in [row for row in sound if row.unread is None] or sound]
+    usable = [row for row in read[:SAMPLED] if not row.problems or row.unread is not None]
+    # A calendar of which every series is over or rejected still shows how its events are written.
+    rows: list[Mapping[str, str]] = [row.cells for row in [row for row in usable if row.unread is None] or usable]
     columns = tuple(dict.fromkeys([*reading.columns, *(name for row in rows for name in row)]))
     return columns, rows, len(read) <= SAMPLED
 

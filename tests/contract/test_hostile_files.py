@@ -238,7 +238,7 @@ ICS = {
     "parameters of a property": Attack(lambda _: calendar(b"COMMENT" + b";a" * 4 * MILLION + b":x\n"), (":4", VALUES)),
     "values of a property": Attack(lambda _: calendar(b"CATEGORIES:" + b"ab," * 4 * MILLION + b"\n"), (":4", VALUES)),
     "a calendar's long name": Attack(lambda _: calendar(b"", b"X-WR-CALNAME:" + b"x" * MILLION + b"\n"), (":2", "CALNAME")),
-    "days of a series": Attack(lambda _: calendar(b"END:VEVENT\n" + MOVED * 11_000 + b"BEGIN:VEVENT\n"), ("10000 events",)),
+    "days of a series": Attack(lambda _: calendar(b"END:VEVENT\n" + MOVED * 11_000 + b"BEGIN:VEVENT\n"), rows=2, rejected=True),
 }
 CODECS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": partial(lzma.compress, preset=0), "Zstandard": zstd.compress}
 CSV = {

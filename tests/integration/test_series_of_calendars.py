@@ -36,8 +36,8 @@ def key(week: int) -> str:
     return f"choir|{FIRST + timedelta(weeks=week)}T19:00:00"
 
 
-def calendar(desk: Desk, *more: str, rule: str = "FREQ=WEEKLY", others: str = "") -> None:
-    series = ["UID:choir", "SUMMARY:Choir", f"DTSTART;{ZONE}:{at(0)}", f"RRULE:{rule}", *more]
+def calendar(desk: Desk, *more: str, rule: str = "FREQ=WEEKLY", others: str = "", zone: str = ZONE) -> None:
+    series = ["UID:choir", "SUMMARY:Choir", f"DTSTART;{zone}:{at(0)}", f"RRULE:{rule}", *more]
     lines = ["BEGIN:VCALENDAR", "BEGIN:VEVENT", *series, "END:VEVENT", *others.split(), "END:VCALENDAR", ""]
     (desk.folder / "feeds" / "choir.ics").write_text("\r\n".join(lines))
 
@@ -57,6 +57,10 @@ def test_occurrences_are_delivered_once_and_those_out_of_reach_have_not_vanished
     calendar(desk, others=moved)
     run = desk.run().run
     assert (run["read"]["new"], run["read"]["drifted"], run["vanished"]) == (0, 1, 0)
+
+    calendar(desk, "SEQUENCE:3", zone='TZID="Central European Standard Time"')
+    run = desk.run().run
+    assert (run["read"]["new"], run["read"]["drifted"], run["vanished"]) == (0, 0, 0)
 
     desk.edit("to: 100d", "to: 60d")
     run = desk.run().run

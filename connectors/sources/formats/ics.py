@@ -108,12 +108,14 @@ def _records(spec: IcsSource, reach: Reach, file: OpenedFile) -> Generator[Recor
             continue
         if not uid or numbers[uid] == 1:
             yield from _events_together([component], zones, reach)
+        elif numbers[uid] > _MOST_TOGETHER:
+            if uid not in waiting:
+                problem = f"more than {_MOST_TOGETHER:,} events have its UID: ask for a shorter span of the calendar"
+                yield component.unread(Unread(), problem=problem)
+            waiting[uid] = []
         else:
             family = waiting.setdefault(uid, [])
             family.append(component)
-            if len(family) > _MOST_TOGETHER:
-                message = f"more than {_MOST_TOGETHER} events have the UID {uid[:100]}"
-                raise BadSourceError(str(component.location), message, hint="ask for a shorter span of the calendar")
             if len(family) == numbers[uid]:
                 yield from _events_together(waiting.pop(uid), zones, reach)
 

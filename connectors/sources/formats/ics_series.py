@@ -140,7 +140,7 @@ class TimeZones:
     def find(self, tzid: str) -> TimeZone:
         """Return the zone of a TZID; the same without a TZID as for an unknown one."""
         if tzid not in self._found:
-            self._found[tzid] = TimeZone(_named_zone(tzid), Definition.of(self.definitions.get(tzid, "")))
+            self._found[tzid] = TimeZone(_named_zone(tzid), Definition.of(self.definitions.get(tzid.strip(), "")))
         return self._found[tzid]
 
 
@@ -219,15 +219,18 @@ class DatedEvent:
             start = self.moment("RECURRENCE-ID") if self.first("DTSTART") is None else None
         if start is None or (end is None and self.first("DTEND") is not None):
             return None
+        kinds = set()
         for name, moment in (("DTSTART", start), ("DTEND", end)):
             if (found := self.first(name)) is not None:
                 self.check_zone(found, [moment])
+                has_zone = isinstance(moment, datetime) and bool(moment.tzinfo or found.parameters.get("TZID"))
+                kinds.add((isinstance(moment, datetime), has_zone))
+        if len(kinds) > 1:
+            raise SeriesError("its start and its end must both be days, times with a zone, or times without one")
         if end is None and (length := self.first("DURATION")) is not None:
             end = self._end_after(start, length)
         if not isinstance(start, datetime) and (end is None or end == start):
             end = start + _ONE_DAY
-        if end is not None and _kind(start) != _kind(end):
-            raise SeriesError("its start and its end must both be days, times with a zone, or times without one")
         return start, start if end is None else end
 
     def check_zone(self, found: Property, values: Sequence[object]) -> None:
@@ -252,12 +255,6 @@ class DatedEvent:
 def _has_neighbours(moment: Moment) -> bool:
     """Return whether a time has an earlier and a later one in every zone."""
     return date.min.year < moment.year < date.max.year
-
-
-def _kind(moment: Moment) -> str:
-    if not isinstance(moment, datetime):
-        return "day"
-    return "wall time" if moment.tzinfo is None else "moment"
 
 
 def _in_zone(value: Any, zone: tzinfo | None) -> Any:

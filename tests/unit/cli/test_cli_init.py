@@ -431,6 +431,11 @@ def test_a_calendar_is_drafted_with_its_zones_its_series_and_its_exclusive_ends(
             "[UID, {column: RECURRENCE-ID, optional: true}]",
             "sure",
         ),
+        (
+            [("UID:1", "DTSTART:20300601T170000Z", "RRULE:FREQ=SECONDLY")],
+            "[UID, {column: RECURRENCE-ID, optional: true}]",
+            "sure",
+        ),
         ([("DTSTART:20300601T170000Z",), ("DTSTART:20300602T170000Z",)], "[DTSTART, SUMMARY]", "unsure"),
         (
             [("UID:1", "DTSTART:20300601T170000Z"), ("DTSTART:20300602T170000Z",)],

@@ -306,6 +306,8 @@ class Series:
     @property
     def goes_on(self) -> bool:
         """Whether an occurrence begins after the reach."""
+        if self._start is not None and _sortable(self._start) >= self.reach.end:
+            return True
         try:
             later = recurring_ical_events.of(_calendar(self._as_written)).after(self.reach.end)
             return any(_sortable(one["DTSTART"].dt) >= _sortable(self.reach.end) for one in later)
@@ -354,14 +356,17 @@ class Series:
         rule: vRecur = vRecur.from_ical(text.strip())
         if "FREQ" not in rule or "RSCALE" in rule or int(rule.get("INTERVAL", [1])[0]) < 1:
             raise SeriesError(f"its rule is not one of RFC 5545: {text[:100]}")
-        begin, end = _sortable(start), min([*map(_sortable, rule.get("UNTIL", ())), self.reach.end])
+        begin = _sortable(start)
+        # It is followed to its first time after the reach.
+        end = min([*map(_sortable, rule.get("UNTIL", ())), max(begin, self.reach.end) + timedelta(seconds=_YEAR_S)])
         seconds = _SECONDS.get(str(rule["FREQ"][0]).upper(), _YEAR_S) * int(rule.get("INTERVAL", [1])[0])
         times_of_day = math.prod(len(rule.get(part, ())) or 1 for part in _PARTS_OF_DAY)
         count = min([float(count) for count in rule.get("COUNT", ()) if count > 0], default=math.inf)
         if min((end - begin).total_seconds() / seconds * times_of_day, count) > _MOST_TIMES:
             raise SeriesError(f"its rule has more than {_MOST_TIMES:,} times until {end:%Y-%m-%d}: {text[:100]}")
         is_plain = not any(part.startswith("BY") for part in rule)
-        if is_plain and min((end - max(begin, self.reach.first)).total_seconds() / seconds, count) > _MOST_OCCURRENCES:
+        within = (min(end, self.reach.end) - max(begin, self.reach.first)).total_seconds()
+        if is_plain and min(within / seconds, count) > _MOST_OCCURRENCES:
             raise SeriesError(_TOO_MANY)
         if not _names_a_time(rule, start, is_daily=seconds >= _SECONDS["DAILY"]):
             raise SeriesError(f"its rule names no day: {text[:100]}")

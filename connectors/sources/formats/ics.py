@@ -63,7 +63,6 @@ ALWAYS_THERE = frozenset({*_DATES, *(f"{name}.TZID" for name in _DATES), *_LISTS
 _DEEPEST = 50
 _MOST_TOGETHER = 10_000
 """The most events with one UID."""
-_PIECE_BYTES = 64 * 1024
 _LONGEST_OF_CALENDAR = 1_000
 """The longest property of the calendar, in characters; each of its events has a copy."""
 

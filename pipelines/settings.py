@@ -43,7 +43,6 @@ _LOG_FORMATS, _LOG_LEVELS = ("pretty", "json"), ("debug", "info", "warning", "er
 _CHECKED = {
     "namespace": ("EVENTSYNC_NAMESPACE", "is longer than 200 characters"),
     "metrics_port": ("EVENTSYNC_METRICS_PORT", "is not a port; write a number up to 65535, for example 9464"),
-    "trace_requests": ("EVENTSYNC_TRACE_REQUESTS", "is not a share; write a number from 0 (none) to 1 (all), for example 0.01"),
     "allow_private_images": ("EVENTSYNC_ALLOW_PRIVATE_IMAGES", "is neither yes nor no; write one of them"),
 }
 """Settings that are validated by their types: the variable, and the sentence about an invalid value."""
@@ -283,9 +282,6 @@ class Settings(BaseModel):
     ui_hosts: tuple[str, ...] = ()
     """Further hosts, with their ports, under which browsers and commands reach the Dagster UI."""
     metrics_port: int | None = Field(default=None, ge=0, lt=1 << 16)
-    otel: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
-    """The standard OTEL_* variables, unparsed; the OpenTelemetry SDK reads most of them itself."""
-    trace_requests: float = Field(default=0.01, ge=0, le=1)
     allow_private_images: bool = False
     access: InstanceOf[Access] = Field(default_factory=Access, repr=False, exclude=True)
     """Credentials for the services that rows are read from."""
@@ -311,9 +307,9 @@ class Settings(BaseModel):
 
     @cached_property
     def mask(self) -> Mask:
-        """A mask for the service's key, the state DB's password and all secrets of `access`, `channels` and `otel`."""
+        """A mask for the service's key, the state DB's password and all secrets of `access` and `channels`."""
         key, passwords = self.api_key.get_secret_value(), passwords_in(self.state_url)
-        self.access.mask.learn(key, *passwords, *self.channels.secrets(), *_otel_secrets(self.otel))
+        self.access.mask.learn(key, *passwords, *self.channels.secrets())
         return self.access.mask
 
 
@@ -346,7 +342,6 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
         "dagster_url": environment.text("EVENTSYNC_DAGSTER_URL"),
         "location": environment.text("EVENTSYNC_LOCATION", "eventsync"),
         "ui_hosts": tuple(environment.text("EVENTSYNC_UI_HOSTS").lower().split()),
-        "otel": {name: value for name, value in values.items() if name.startswith("OTEL_")},
         "access": _read_access(environment),
         "channels": read_channels(values, cwd, environment.problems),
     }
@@ -387,14 +382,3 @@ def _state_url(url: str, cwd: Path) -> str:
     if not url.startswith(prefix) or url.startswith("sqlite:////") or ":memory:" in url:
         return url
     return prefix + str((cwd / url.removeprefix(prefix)).resolve())
-
-
-def _otel_secrets(otel: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets in OTEL_* variables: values of headers, passwords in addresses."""
-    for name, value in otel.items():
-        if name.endswith("_HEADERS"):
-            for header in value.split(","):
-                secret = unquote(header.partition("=")[2].strip())
-                yield from (secret, *secret.split()[1:])
-        if name.endswith("_ENDPOINT"):
-            yield from passwords_in(value)

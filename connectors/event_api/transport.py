@@ -19,7 +19,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Protocol, Self
 from urllib.request import getproxies, proxy_bypass
@@ -103,25 +102,6 @@ class Wire(Protocol):
         """Close all connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """One request and its result: `status` is 0 without an answer, and `error` then names the kind of failure.
-
-    `path` has no query; `seconds` until the answer was read; `key`: the idempotency key, "" if none.
-    """
-
-    method: str
-    host: str
-    path: str
-    status: int
-    seconds: float
-    key: str = ""
-    error: str = ""
-
-
-Seen = Callable[[Exchanged], None]
-
-
 def _clock_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
@@ -154,13 +134,12 @@ def check_base_url(text: str) -> httpx.URL:
 class ServiceHttp:
     """The HTTP connection to one service, an async context manager made by `open_http`. Never raises because of the network.
 
-    Every request runs inside `passage`, and `seen` is called for each that was sent. `is_recognised`: the service has answered
-    in its own format; before that, other formats mean another host.
+    Every request runs inside `passage`. `is_recognised`: the service has answered in its own format; before that, other formats
+    mean another host.
     """
 
     def __init__(self, base_url: httpx.URL, secret: SecretStr, wire: Wire) -> None:
         self.passage: Passage = nullcontext
-        self.seen: Seen | None = None
         self.is_recognised = False
         self._base_url = str(base_url).rstrip("/")
         self._wire = wire
@@ -208,19 +187,11 @@ class ServiceHttp:
         async with self.passage():
             if not may_leave():
                 return None
-            began = perf_counter()
             try:
                 answer = await self._wire.send(request, since_s=since_s, within_s=attempt_s)
             except WireError as failure:
-                self._note(request, began, 0, failure.code)
                 return Meaning(failure.kind, Answer(0, failure.code, self._mask.hide(str(failure))))
-        self._note(request, began, answer.status)
         return self._masked(request, answer)
-
-    def _note(self, request: Request, began: float, status: int, error: str = "") -> None:
-        if self.seen is not None:
-            key, host, path = request.headers.get("idempotency-key", ""), request.url.host or "", request.url.path
-            self.seen(Exchanged(request.method, host, path, status, perf_counter() - began, key, error))
 
     def _masked(self, request: Request, answer: HttpAnswer) -> HttpAnswer:
         """Take our key out of an answer that repeats it: answers are kept, and shown to people."""

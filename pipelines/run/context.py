@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 
 import structlog
 
@@ -23,7 +20,6 @@ from pipelines.run.outcome import RunOutcome
 from pipelines.run.service import ServiceLists, ask_lists, open_api
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
-from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb
 from state.errors import HeldByAnotherError
 from state.ledger.lease import WHOLE, Lease, LeaseKeeper, Shard, seconds_since_boot
@@ -66,7 +62,6 @@ class RunContext:
     report: Report = _log
     retries: RetryPolicy | None = None
     leaves_traces: bool = False
-    telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
     as_of: datetime | None = None
     spread: Spread | None = None
@@ -82,8 +77,7 @@ class RunContext:
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
         """Return the client of the service, to be opened in an event loop."""
-        seen = self.telemetry.seen
-        return open_api(self.settings, mapping.publish, self.engine, passage, retries=self.retries, now=self.now, seen=seen)
+        return open_api(self.settings, mapping.publish, self.engine, passage, retries=self.retries, now=self.now)
 
     def lists(self, mapping: FeedMapping) -> ServiceLists:
         """Ask the service for the channels and classifications that mappings are compiled with.
@@ -152,30 +146,10 @@ OpenContext = Callable[[], AbstractContextManager[RunContext]]
 
 @contextmanager
 def open_context(settings: Settings, report: Report = _log) -> Iterator[RunContext]:
-    """Open the state DB and the telemetry for a block. `report` prints sentences while a run works.
+    """Open the state DB for a block. `report` prints sentences while a run works.
 
     Raises:
         SyncError: the state DB cannot be opened.
     """
     with opened_database(settings.state_url) as engine:
-        # An exporter that cannot be opened is logged once and fails no run.
-        for name, value in settings.otel.items():
-            os.environ.setdefault(name, value)  # the SDK reads the environment itself, but not the `.env` file
-        telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
-        yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
-
-
-@cache
-def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open the exporters that OTEL_* variables ask for, once per process."""
-    for problem in wanted.problems:
-        structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
-    if wanted.traces == wanted.metrics == "none":
-        return NO_TELEMETRY
-    try:
-        from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
-    except ModuleNotFoundError as missing:
-        hint = "pip install 'eventsync[otel]'"
-        structlog.get_logger().warning("nothing is sent to OpenTelemetry", problem=f"{missing}", hint=hint)
-        return NO_TELEMETRY
-    return open_recorder(wanted, trace_requests, random.random)
+        yield RunContext(settings, engine, report, leaves_traces=True)

@@ -182,7 +182,6 @@ class FeedRun:
         with (
             signals_deferred(),
             bound_contextvars(feed=feed, run_id=run_id),
-            self.context.telemetry.run(feed, run_id, launched_by),
             ExitStack() as stack,
         ):
             with self._closed_if_left("waiting for the feed"):
@@ -231,10 +230,7 @@ class FeedRun:
 
     def _stage(self, lease: LeaseKeeper) -> tuple[Staged, RunOutcome]:
         published: PublishReport | None = None
-        with (
-            self.context.telemetry.phase("stage"),
-            self._closed_if_left("staging", lease, lambda: published.account if published else None),
-        ):
+        with self._closed_if_left("staging", lease, lambda: published.account if published else None):
             self._begin_phase("staging", lease)
             lists = self.context.lists(self.mapping)
             mapper = compile_feed(self.mapping, lists.directory, self.context.as_of or self.context.now())
@@ -251,7 +247,6 @@ class FeedRun:
             self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
-            self.context.telemetry.count(asdict(staged.report.account))
             outcome = self._unless_missing(self._outcome_of_stage(staged))
             self._close(outcome, lease)
             return staged, outcome
@@ -274,10 +269,9 @@ class FeedRun:
         with signals_raised():
             access, since, moment = context.settings.access, plan.since, context.as_of or context.now()
             source = open_source(spec, folder, mapper.columns, access=access, since=since, folders=mapping.folders, now=moment)
-        advance = context.telemetry.reading(self.watcher.read)
         snapshot = partial(take_snapshot, mapping.source, folder, folders=mapping.folders) if context.leaves_traces else None
         run_id = self.identity.run_id
-        job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
+        job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, self.watcher.read, plan, notices, snapshot)
         return replace(job, as_of=context.as_of)
 
     def _plan(self, lease: LeaseKeeper) -> int:
@@ -332,7 +326,7 @@ class FeedRun:
             fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
             return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
 
-        with context.telemetry.phase("publish"), self._closed_if_left("publishing", lease, account):
+        with self._closed_if_left("publishing", lease, account):
             self._begin_phase("publishing", lease)
             if not self.shard.number:
                 pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
@@ -342,13 +336,12 @@ class FeedRun:
                 outbox,
                 policy.most_in_flight,
                 GRACE_S,
-                context.telemetry.settling(self.watcher.settled),
+                self.watcher.settled,
                 assure=lease.assure,
                 systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected), outbox.owed),
                 report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
             )
-            preflight, is_traced = Preflight(context.notes, mapping), context.telemetry.seen is not None
-            published = publish(drain, partial(context.api, mapping), open_covers, preflight, is_traced=is_traced)
+            published = publish(drain, partial(context.api, mapping), open_covers, Preflight(context.notes, mapping))
             if published.cause is not None and not self.shard.number:
                 self._name_unsent(published.cause)
             self._warn([*published.outlook.notices, *published.surprises])
@@ -433,8 +426,6 @@ class FeedRun:
     ) -> None:
         counts: Mapping[str, int] = asdict(account) if account else {}
         exit_code = int(outcome.exit_code)
-        self.context.telemetry.end(outcome.name, exit_code)
-        self.context.telemetry.count(counts)
         structlog.get_logger().info("phase ended", outcome=outcome.name, exit_code=exit_code, message=outcome.message, **counts)
         if self.shard.number:
             end = End(outcome.name, exit_code, outcome.text, pace or {})

@@ -234,22 +234,14 @@ class Drain:
     _patience_until: float = inf
 
     async def publish(
-        self,
-        open_api: OpenApi,
-        open_covers: Callable[[], CoverImages],
-        preflight: Preflight | None = None,
-        *,
-        is_traced: bool = False,
+        self, open_api: OpenApi, open_covers: Callable[[], CoverImages], preflight: Preflight | None = None
     ) -> None:
-        """Open the client, compare the contract, and run; each intent is sent with its image.
-
-        `is_traced`: requests are traced with the key of their row.
-        """
+        """Open the client, compare the contract, and run; each intent is sent with its image."""
         outbox, systemic = self.outbox, self.systemic
         async with open_api(self.passage) as api:
             covers = open_covers()
             self._api, self.cover_problems = api, covers.problems
-            self.deliver = _logged(partial(_deliver, api, covers, outbox), is_traced=is_traced)
+            self.deliver = _logged(partial(_deliver, api, covers, outbox))
             api.on_asking_later, api.record = self.wake, self.record
             if outbox.stopped_by == OUTAGE:
                 api.circuit.begin_open()
@@ -423,13 +415,13 @@ async def _deliver(api: EventApi, covers: CoverImages, outbox: Outbox, intent: I
     return await api.deliver(intent) if intent.cover is None else await covers.deliver(api, outbox, intent, intent.cover)
 
 
-def _logged(deliver: Deliver, *, is_traced: bool) -> Deliver:
+def _logged(deliver: Deliver) -> Deliver:
     """Return `deliver` with debug log lines before and after each row; unchanged if they are not wanted.
 
     Logs the status, code and request id of an answer, never the row's content.
     """
     log = structlog.get_logger()
-    if not is_traced and not log.is_enabled_for(logging.DEBUG):
+    if not log.is_enabled_for(logging.DEBUG):
         return deliver
 
     async def logged(intent: Intent) -> Verdict:
@@ -465,14 +457,14 @@ class PublishReport:
     surprises: tuple[str, ...] = ()
 
 
-def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight: Preflight, *, is_traced: bool) -> PublishReport:
+def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight: Preflight) -> PublishReport:
     """Send the owed rows, oldest first, several at a time; return the report.
 
     Raises:
         SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
     """
     started = monotonic_s()
-    run_async(lambda: drain.publish(open_api, open_covers, preflight, is_traced=is_traced), drain.on_signal)
+    run_async(lambda: drain.publish(open_api, open_covers, preflight), drain.on_signal)
     account = drain.outbox.account()
     account.check()
     duration_s = monotonic_s() - started

@@ -20,7 +20,7 @@ from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
-from connectors.event_api.transport import Passage, Seen, open_http
+from connectors.event_api.transport import Passage, open_http
 from connectors.rate_limit import RateLimiter, Sharing
 from connectors.retry import RetryPolicy, Timing
 from mappings.errors import ConfigError, SyncError
@@ -40,7 +40,7 @@ _LIST = TypeAdapter(Classifications)
 
 
 @asynccontextmanager
-async def open_api(  # noqa: PLR0913  # a client has as many parts
+async def open_api(  # a client has as many parts
     settings: Settings,
     policy: PublishPolicy,
     engine: StateDb,
@@ -48,12 +48,10 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     *,
     retries: RetryPolicy | None = None,
     now: Callable[[], datetime] = now,
-    seen: Seen | None = None,
 ) -> AsyncIterator[EventApi]:
     """Open a client of the configured service; its rate limit is shared by all users of this state DB.
 
     Each request goes through `passage`, which may hold it back. Retries under one key are limited to the feed's `key_memory_s`.
-    `seen` is called with each request.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
@@ -63,7 +61,6 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     sharing = Sharing(lambda route: _InThread(SharedRate(engine, destination, route, now)), secrets.token_hex(4), _log_unshared)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        http.seen = seen
         concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)

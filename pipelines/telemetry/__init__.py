@@ -1,1 +1,1 @@
-"""Log lines, Prometheus metrics and OpenTelemetry traces for operators."""
+"""Log lines and Prometheus metrics for operators."""

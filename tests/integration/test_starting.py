@@ -24,7 +24,7 @@ except SystemExit as left:
     print("left with", left.code, file=sys.stderr)
 print(*sys.modules, sep="\\n", file=sys.stderr)
 """
-ELSEWHERE = {"dagster", "alembic", "opentelemetry", "gspread", "google.auth", "simple_salesforce", "fsspec", "paramiko"}
+ELSEWHERE = {"dagster", "alembic", "gspread", "google.auth", "simple_salesforce", "fsspec", "paramiko"}
 ELSEWHERE |= {"psycopg", "sandbox"}
 """What most feeds never need."""
 SELDOM = {"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"}

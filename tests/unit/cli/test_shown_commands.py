@@ -19,7 +19,6 @@ from unit.shown_feeds import feeds_shown
 from pipelines.cli.app import VERBS
 from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT, SectionName
 from pipelines.telemetry.metrics import GAUGES
-from pipelines.telemetry.tracing import Wanted, wanted_of
 from state.ledger.accounts import READS_COMPARED
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -128,23 +127,6 @@ def test_an_alert_is_over_numbers_that_there_are_and_says_which_command_helps(al
     assert named
     assert named <= GAUGES.keys()
     assert (words[0], words[1] in VERBS) == ("eventsync", True)
-
-
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`?\b(OTEL_[A-Z_]+)", OBSERVABILITY))))
-def test_the_variables_that_the_page_names_are_heeded_or_the_sdks_own(name: str) -> None:
-    known = pytest.importorskip("opentelemetry.sdk.environment_variables")
-    assert name in vars(known) or name in {"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"}
-
-
-def test_what_the_page_says_of_variables_is_so() -> None:
-    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
-    assert wanted_of({}) == Wanted()
-    assert wanted_of(endpoint) == Wanted("otlp", "otlp")
-    assert wanted_of({**endpoint, "OTEL_SDK_DISABLED": "true"}) == Wanted()
-    assert wanted_of({"OTEL_TRACES_EXPORTER": "console"}) == Wanted("console", "none")
-    assert wanted_of({**endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}).problems
-    assert wanted_of({**endpoint, "OTEL_METRICS_EXPORTER": "prometheus"}).traces == "otlp"
-    assert "`EVENTSYNC_TRACE_REQUESTS`" in OBSERVABILITY
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")

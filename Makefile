@@ -91,11 +91,11 @@ lock: ## compile the lock files (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra notify --output-file requirements.lock pyproject.toml build-tools.in
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
-	  --extra test --extra docs --extra sheets --extra salesforce --extra postgres --extra sftp --extra s3 --extra zstd \
+	  --extra test --extra docs --extra sheets --extra salesforce --extra postgres --extra sftp --extra s3 \
 	  --extra dagster-postgres --extra notify --output-file requirements-test.lock pyproject.toml build-tools.in --constraint requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --extra sheets --extra salesforce --extra postgres --extra dagster-postgres --extra kubernetes --extra sftp --extra s3 --extra gcs \
-	  --extra azure --extra zstd --extra notify --output-file deploy/requirements.lock pyproject.toml build-tools.in --constraint requirements.lock
+	  --extra azure --extra notify --output-file deploy/requirements.lock pyproject.toml build-tools.in --constraint requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --no-strip-extras \
 	  --output-file deploy/celery/requirements.lock deploy/celery/requirements.in --constraint deploy/requirements.lock
 

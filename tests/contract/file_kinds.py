@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from backports import zstd
 from contract.source_kinds import Grid, Kind, in_folder
 from workbooks import write_xlsx
 
@@ -141,7 +140,6 @@ FILE_KINDS = [
     _packed_kind("csv.gz", lambda content: gzip.compress(content, mtime=0)),  # nothing packed says when it was
     _packed_kind("csv.bz2", bz2.compress),
     _packed_kind("csv.xz", lzma.compress),
-    _packed_kind("csv.zst", zstd.compress),
     _packed_kind("csv in a zip", _zipped),
     _packed_kind("csv in a zip of several files", lambda content: _zipped(content, readme="see export"), "*/events.csv"),
     _plain_kind("many files", "events*.csv"),

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backports import zstd
 from contract.measured_read import Reader, reader
 from workbooks import write_xlsx
 
@@ -86,7 +85,7 @@ def zipped(members: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> byt
 def zip_that_lies() -> bytes:
     """Return an archive which says that its first member takes a million packed bytes, the second one's among them."""
     members = {"a.csv": swollen(), "b.csv": random.Random(1).randbytes(2 * MILLION)}
-    changed = bytearray(zipped(members, zipfile.ZIP_BZIP2))
+    changed = bytearray(zipped(members))
     struct.pack_into("<I", changed, 18, MILLION)
     struct.pack_into("<I", changed, changed.index(b"PK\1\2") + 20, MILLION)
     return bytes(changed)
@@ -98,22 +97,11 @@ def zip_in_another_way() -> bytes:
     return bytes(changed)
 
 
-def zip_that_wants_a_gigabyte() -> bytes:
-    changed = bytearray(zipped({"a.csv": SMALL["csv"]}, zipfile.ZIP_LZMA))
-    struct.pack_into("<I", changed, changed.index(b"a.csv") + len(b"a.csv") + 5, 2**30)
-    return bytes(changed)
-
-
 def zip_of_many_members() -> bytes:
     archive = zipped({"a": b"id\n1\n"}, zipfile.ZIP_STORED)
     begun, end = archive.index(b"PK\1\2"), archive.index(b"PK\5\6")
     directory = archive[begun:end] * 300_000
     return archive[:begun] + directory + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 9, 9, len(directory), begun, 0)
-
-
-def zst_that_wants_two_gigabytes() -> bytes:
-    packing = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 31})
-    return packing.compress(SMALL["csv"]) + packing.flush()
 
 
 def gz(*pieces: bytes) -> bytes:
@@ -140,15 +128,15 @@ def calendar(inside: bytes, before: bytes = b"") -> bytes:
     return gz(b"BEGIN:VCALENDAR\n", before, b"BEGIN:VEVENT\nUID:1\n", inside, b"END:VEVENT\nEND:VCALENDAR\n")
 
 
-def changed(parts: Parts, part: str, new: bytes, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+def changed(parts: Parts, part: str, new: bytes) -> bytes:
     """Return the workbook with something new at a fitting place of one of its parts."""
     before = PLACES[part]
     assert before in parts[part]
-    return zipped({**parts, part: parts[part].replace(before, new + before, 1)}, how)
+    return zipped({**parts, part: parts[part].replace(before, new + before, 1)})
 
 
-def endless(parts: Parts, part: str, how: int = zipfile.ZIP_DEFLATED) -> bytes:
-    return changed(parts, part, b" " * 40 * MILLION, how)
+def endless(parts: Parts, part: str) -> bytes:
+    return changed(parts, part, b" " * 40 * MILLION)
 
 
 def with_row(parts: Parts, inside: bytes) -> bytes:
@@ -175,7 +163,7 @@ MANY_ZEROS = (
 )
 LARGE = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]
 UNPACKS, WINDOW, VALUES = "unpacks to more than 32 million bytes", "takes more than 128 MB", "more than 200000"
-MARKUP, PARTS, SMALLER = "longer than 1 million bytes", "parts with nearly nothing", "smaller dictionary"
+MARKUP, SMALLER = "longer than 1 million bytes", "smaller dictionary"
 LIE = "damaged" if hasattr(zipfile.ZipInfo, "_end_offset") else UNPACKS
 """Later versions of Python, and Debian's 3.11.2, see that a member would lie over the next one before anything is unpacked."""
 JSON = {
@@ -240,19 +228,15 @@ ICS = {
     "a calendar's long name": Attack(lambda _: calendar(b"", b"X-WR-CALNAME:" + b"x" * MILLION + b"\n"), (":2", "CALNAME")),
     "days of a series": Attack(lambda _: calendar(b"END:VEVENT\n" + MOVED * 11_000 + b"BEGIN:VEVENT\n"), rows=2, rejected=True),
 }
-CODECS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": partial(lzma.compress, preset=0), "Zstandard": zstd.compress}
+CODECS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": partial(lzma.compress, preset=0)}
 CSV = {
     **{name: Attack(lambda _, pack=pack: pack(swollen()), (UNPACKS,)) for name, pack in CODECS.items()},
-    **{f"{name} in empty parts": Attack(lambda _, pack=pack: pack(b"") * 50_000, (PARTS,)) for name, pack in CODECS.items()},
+    **{f"{name} in empty parts": Attack(lambda _, pack=pack: pack(b"") * 50_000, ("empty",)) for name, pack in CODECS.items()},
     "deflate in zip": Attack(lambda _: zipped({"a.csv": swollen()}), ("/a.csv", UNPACKS)),
-    "bzip2 in zip": Attack(lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_BZIP2), ("/a.csv", UNPACKS)),
-    "LZMA in zip": Attack(lambda _: zipped({"a.csv": swollen()}, zipfile.ZIP_LZMA), ("/a.csv", UNPACKS)),
     "a zip that lies about sizes": Attack(lambda _: zip_that_lies(), ("/a.csv", LIE), spec={"member": "a.csv"}),
-    "LZMA in zip that wants a gigabyte": Attack(lambda _: zip_that_wants_a_gigabyte(), ("/a.csv", WINDOW, SMALLER)),
     "xz that wants a gigabyte": Attack(lambda _: lzma.compress(SMALL["csv"], filters=LARGE), (WINDOW, SMALLER)),
-    "Zstandard that wants two gigabytes": Attack(lambda _: zst_that_wants_two_gigabytes(), (WINDOW, SMALLER)),
     "a zip of 300,000 members": Attack(lambda _: zip_of_many_members(), ("directory is larger",)),
-    "deflate64 in zip": Attack(lambda _: zip_in_another_way(), ("/a.csv", "method 9", "deflate")),
+    "deflate64 in zip": Attack(lambda _: zip_in_another_way(), ("/a.csv", "with Deflate64", "deflate")),
     "gzip in gzip": Attack(lambda _: gzip.compress(gzip.compress(SMALL["csv"])), ("compressed with gzip",)),
     "zip in zip": Attack(lambda _: zipped({"a": zipped({"b": SMALL["csv"]})}), ("a workbook or a zip archive",)),
     "cells of a row": Attack(lambda _: gz(b"id\n1\n", b"xy," * 4 * MILLION), (":3", VALUES, "cells")),
@@ -265,8 +249,6 @@ CSV = {
 }
 XLSX = {
     "deflate in a workbook": Attack(lambda parts: endless(parts, SHEET), (SHEET, UNPACKS)),
-    "bzip2 in a workbook": Attack(lambda parts: endless(parts, SHEET, zipfile.ZIP_BZIP2), (SHEET, UNPACKS)),
-    "LZMA in a workbook": Attack(lambda parts: endless(parts, STRINGS, zipfile.ZIP_LZMA), (STRINGS, UNPACKS)),
     "a workbook in zip": Attack(
         lambda parts: zipped({"a.xlsx": endless(parts, SHEET)}), (SHEET, UNPACKS), spec={"member": "*.xlsx"}
     ),
@@ -337,7 +319,7 @@ def test_a_small_hostile_file_ends_within_its_bounds(tmp_path: Path, reading: Re
     (tmp_path / "events.file").write_bytes(attack.content(parts))
     found = reading.read(tmp_path, "small.file", "events.file", spec)
     if attack.said:
-        assert found.kind in {"BadSourceError", "CutOffError"}, found
+        assert found.kind in {"BadSourceError", "CutOffError", "EmptySourceError"}, found
         assert found.error.startswith("events.file")
         assert [part for part in attack.said if part not in found.error] == [], found.error
     else:

@@ -26,7 +26,6 @@ from typing import Any
 
 import httpx
 import pytest
-from backports import zstd
 from lookalikes.salesforce_reader import event, org_of, reader_of
 from lookalikes.sheets import Google, google_on, programme
 from lookalikes.threaded import Answer, answering_by
@@ -130,13 +129,10 @@ SAMPLES: Mapping[str, Callable[[Path], Sample]] = {
     "xlsx-stored": lambda folder: Sample(stored_workbook(folder), {"kind": "xlsx"}),
     "zip": lambda _: Sample(zipped({"a/events.csv": delimited(",").encode(), "read me": b"x"}), {**CSV, "member": "*/*.csv"}),
     "zip-xlsx": lambda folder: Sample(zipped({"a.xlsx": workbook(folder)}), {"kind": "xlsx", "member": "*.xlsx"}),
-    "zip-lzma": lambda _: Sample(zipped({"events.csv": delimited(",").encode()}, zipfile.ZIP_LZMA), CSV),
-    "zip-bz2": lambda _: Sample(zipped({"events.csv": delimited(",").encode()}, zipfile.ZIP_BZIP2), CSV),
     "gzip": lambda _: Sample(gzip.compress(delimited(",").encode(), mtime=0), CSV),
     "gzip-ics": lambda _: Sample(gzip.compress(calendar().encode(), mtime=0), {"kind": "ics"}),
     "bz2": lambda _: Sample(bz2.compress(delimited(",").encode()), CSV),
     "xz": lambda _: Sample(lzma.compress(delimited(",").encode()), CSV),
-    "zst": lambda _: Sample(zstd.compress(delimited(",").encode()), CSV),
 }
 ENCODINGS = (
     *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "ascii", "cp932", "shift_jis_2004"),
@@ -187,7 +183,7 @@ def redeclared(content: bytearray, chance: random.Random) -> None:
         content[:0] = chance.choice((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff"))
 
 
-_SIGNATURES = (b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
+_SIGNATURES = (b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
 def header_fields(content: bytearray, chance: random.Random) -> None:
@@ -231,10 +227,6 @@ def hold(reading: contract.Reading) -> None:
     reading.ending()
 
 
-CLAIMING = {"zip-lzma"}
-"""Their unpacker sets aside as much as a damaged header claims, without filling it."""
-
-
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_damaged_file_ends_in_rows_or_in_an_error_that_names_it(tmp_path: Path, kind: str) -> None:
     sample = SAMPLES[kind](tmp_path)
@@ -246,7 +238,7 @@ def test_a_damaged_file_ends_in_rows_or_in_an_error_that_names_it(tmp_path: Path
             before = tracemalloc.get_traced_memory()[0]
             try:
                 read(mutant, tmp_path)
-                assert kind in CLAIMING or tracemalloc.get_traced_memory()[1] - before < MOST_MEMORY
+                assert tracemalloc.get_traced_memory()[1] - before < MOST_MEMORY
             except Exception as error:
                 error.add_note(f"mutant {number} of {kind}: {', '.join(how)}; {dict(mutant.spec)}; {mutant.content!r:.2000}")
                 raise

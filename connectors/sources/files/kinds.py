@@ -30,6 +30,7 @@ _KINDS = (
         ("a workbook or a zip archive", "read a workbook with `kind: xlsx`, or save it as CSV; unpack an archive"),
     ),
     (re.compile(rb"\x1f\x8b?"), ("compressed with gzip", "ask for it unpacked")),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), ("packed with Zstandard", "ask for it packed with gzip, or unpacked")),
     (re.compile(rb"%PDF"), ("a PDF", "ask for the table as .xlsx or CSV")),
     (
         re.compile(

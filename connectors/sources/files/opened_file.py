@@ -1,8 +1,8 @@
 """An opened file: unpacks with limits, and detects changes while it is read.
 
 Packed content goes through `UnpackedStream`, which counts the packed bytes itself: declared sizes are not trusted. Python's own
-readers do not suffice: `zipfile` unpacks bzip2 and LZMA without a limit on the output, and `lzma.LZMAFile` has no memory limit.
-The memory of deflate and bzip2 is bounded by their formats.
+readers do not suffice: none limits its output by the size of its input, and `lzma.LZMAFile` has no memory limit. The memory of
+deflate and bzip2 is bounded by their formats.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xml.parsers import expat
 
 from connectors.sources.contract import BadSourceError, ColumnsError, CutOffError, SourceUnavailableError
 from connectors.sources.files.kinds import refuse_other_archives
-from mappings.errors import DISK_IS_FULL, ConfigError
+from mappings.errors import DISK_IS_FULL
 
 T = TypeVar("T")
 HARMLESS_BYTES = 32 * 1024 * 1024
@@ -39,10 +39,10 @@ MOST_RATIO = 250
 MOST_DIRECTORY = 4 * 1024 * 1024
 """The largest directory of a zip archive, in bytes: some 40,000 members."""
 MOST_WINDOW = 128 * 1024 * 1024
-"""The largest dictionary or window, in bytes: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
+"""The largest dictionary of xz, in bytes; `xz -9` takes 64 MB."""
 _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
-_MOST_PARTS, _LEAST_PART = 1000, 16
-"""The most parts of a packed file (members of gzip, frames of Zstandard), and the average size that allows more."""
+_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard"}
+"""Names of methods that are not unpacked (APPNOTE.TXT, section 4.4.5)."""
 _BUFFER_BYTES = 64 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _MOST_SHOWN = 20
@@ -129,7 +129,7 @@ class OpenedFile:
 
 @contextmanager
 def opened(open_stored: OpenStored, member: str = "", *, unpacks: bool = True) -> Iterator[OpenedFile]:
-    """Open a file and unpack it: gzip, bzip2, xz, Zstandard or a zip archive.
+    """Open a file and unpack it: gzip, bzip2, xz or a zip archive.
 
     `member`: the file of an archive, as a pattern such as `*/events.csv`; "" for its only one. Without `unpacks` only the
     member is extracted from its archive, into a temporary file.
@@ -138,7 +138,6 @@ def opened(open_stored: OpenStored, member: str = "", *, unpacks: bool = True) -
         SourceRefusedError: it does not exist, is not a file, or may not be read.
         SourceUnavailableError: the server or the disk did not answer.
         BadSourceError: it is damaged, or an archive in which `member` does not match exactly one file.
-        ConfigError: it is packed with Zstandard, and the library for that is not installed.
     """
     with ExitStack() as stack:
         stored = stack.enter_context(open_stored())
@@ -233,23 +232,15 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     if member.compress_type == zipfile.ZIP_STORED:
         with as_bad_source(lambda: name, _DAMAGED):
             return _CheckedStream(archive.open(member), name)
-    # The methods of APPNOTE.TXT, section 4.4.5.
-    methods: dict[int, Callable[[], Decompressor]] = {
-        zipfile.ZIP_DEFLATED: partial(_inflate, -zlib.MAX_WBITS),
-        zipfile.ZIP_BZIP2: _bzip2,
-        zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
-    }
-    begin = methods.get(member.compress_type)
-    if begin is None:
+    if member.compress_type != zipfile.ZIP_DEFLATED:
+        method = _METHODS.get(member.compress_type, f"method {member.compress_type}")
         hint = "ask for an archive packed with deflate, as every program can write it"
-        raise BadSourceError(
-            name, f"its archive packs it by method {member.compress_type}, which eventsync does not know", hint=hint
-        )
+        raise BadSourceError(name, f"its archive packs it with {method}, which eventsync does not unpack", hint=hint)
     packed = copy.copy(member)
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
     packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
     with as_bad_source(lambda: name, _DAMAGED):
-        return UnpackedStream(archive.open(packed), begin, name, stored_bytes, member)
+        return UnpackedStream(archive.open(packed), partial(_inflate, -zlib.MAX_WBITS), name, stored_bytes, member)
 
 
 def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _CheckedStream | None:
@@ -289,38 +280,6 @@ class Decompressor:
         return bytes(self.inner.decompress(getattr(self.inner, "unconsumed_tail", b"") + data, max_length))
 
 
-class _LzmaMember(Decompressor):
-    """LZMA as in zip archives (APPNOTE.TXT, section 5.8.8): its header is that of an `.lzma` file without the size."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
-        self._size: int | None = size
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        if self._size is not None:
-            _, _, length, properties = struct.unpack_from("<BBH5s", data)
-            if length != len(properties):
-                raise ValueError("LZMA has five bytes of properties")
-            data = properties + struct.pack("<Q", self._size) + data[9:]
-            self._size = None
-        return super().decompress(data, max_length)
-
-
-class _ZstandardFrame(Decompressor):
-    """One frame of Zstandard by the module `zstd`, whose exception is not a built-in one."""
-
-    def __init__(self, zstd: Any) -> None:
-        longest = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
-        super().__init__(zstd.ZstdDecompressor(options=longest))
-        self._error = zstd.ZstdError
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        try:
-            return super().decompress(data, max_length)
-        except self._error as error:
-            raise ValueError(str(error)) from error
-
-
 def _inflate(wbits: int = zlib.MAX_WBITS + 16) -> Decompressor:
     return Decompressor(zlib.decompressobj(wbits))
 
@@ -333,16 +292,7 @@ def _xz() -> Decompressor:
     return Decompressor(lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW_AND_STATE))
 
 
-def _zstandard() -> Decompressor:
-    try:
-        from backports import zstd  # noqa: PLC0415  # an extra: needed by few
-    except ImportError:
-        hint = "run `pip install 'eventsync[zstd]'`"
-        raise ConfigError("the file is packed with Zstandard, and the library that unpacks it is missing", hint=hint) from None
-    return _ZstandardFrame(zstd)
-
-
-_BY_HEAD = {b"\x1f\x8b": _inflate, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}
+_BY_HEAD = {b"\x1f\x8b": _inflate, b"BZh": _bzip2, b"\xfd7zXZ\x00": _xz}
 
 
 class _CheckedStream(io.RawIOBase):
@@ -429,7 +379,7 @@ class UnpackedStream(_CheckedStream):
     def _restart(self) -> None:
         self._decompressor: Decompressor | None = self._begin()
         self._rest = b""
-        self._given = self._taken = self._checksum = self._parts = 0
+        self._given = self._taken = self._checksum = 0
 
     def _chunk(self, size: int) -> bytes:
         chunk = b""
@@ -460,7 +410,7 @@ class UnpackedStream(_CheckedStream):
     def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
         try:
             return decompressor.decompress(data, size)
-        except (lzma.LZMAError, ValueError) as error:
+        except lzma.LZMAError as error:
             if "memory" not in str(error).casefold():
                 raise
             message = f"it takes more than {MOST_WINDOW // 2**20} MB of memory to unpack"
@@ -478,10 +428,6 @@ class UnpackedStream(_CheckedStream):
         while not self._rest and (data := self._read()):
             self._rest = data.lstrip(b"\0")
         self._decompressor = self._begin() if self._rest else None
-        self._parts += 1
-        if self._parts > _MOST_PARTS + self._given // _LEAST_PART:
-            message = f"the packed file consists of more than {_MOST_PARTS} parts with nearly nothing in them"
-            raise BadSourceError(self.name, message, hint="is this the right file? Ask for it packed in one part")
 
 
 def digest_of(stream: BinaryIO) -> str:

@@ -210,7 +210,7 @@ def _cancelling_words(column: Column | None) -> Counter[str]:
 
 
 def _beginning_with(words: Iterable[str]) -> str:
-    return rf"^\W*(?:{'|'.join(map(re.escape, words))})"
+    return rf"^[^\pL\pN]*(?:{'|'.join(map(re.escape, words))})"
 
 
 def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:

@@ -28,6 +28,7 @@ _SECRET = re.compile(
 )
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
 _CASES = {"lower": str.lower, "upper": str.upper}
+_PATTERNS = frozenset({"matches", "until", "regex_extract", "regex_all", "regex_split", "regex_replace"})
 _FILL_IN_HINTS = {
     "channel": "write the slug of one of your channels: `eventsync check --live` lists them",
     "placeId": "write the identifier that the service has for the place",
@@ -43,6 +44,9 @@ def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
         if isinstance(node, str) and _SECRET.search(node):
             hint = "anyone who reads this file can use it: ask for an address without one, or fetch the file beforehand"
             yield MappingProblem(loc, "this address contains a secret", hint)
+    for loc, node in walk(document, ()):
+        if isinstance(node, str) and loc[-1] in _PATTERNS and r"\W" in node:
+            yield MappingProblem(loc, r"\W also matches letters and digits beyond ASCII, such as é", r"write [^\pL\pN_]")
     yield from _unused_names(document)
     yield from _weak_series(document)
     for part in ("let", "event"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, field_validator
 
 from mappings.lookup_table import SPACES, normaliser
-from mappings.patterns import compile_pattern
+from mappings.patterns import PatternError, compile_pattern
 from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, Kind, Run, Step, plain_step, short_enough, text_of
 from mappings.strict import Pattern, Text, Texts, mistake
@@ -173,15 +172,6 @@ def unique(parts: list[Any]) -> list[Any]:
     return [part for place, part in enumerate(parts) if part not in parts[:place]]
 
 
-def _check_every(text: str) -> str:
-    if compile_pattern(text).prefers_nothing:
-        raise mistake(f'"{text}" can match empty text, because *? and ?? take as few characters as possible', "write *, + or +?")
-    return text
-
-
-EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
-
-
 class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
     r"""Keep the first match of the pattern: its first group, or all of it. Refuses a text without a match.
 
@@ -210,7 +200,7 @@ class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
             found = pattern.search(short_enough(text))
             if found is None:
                 raise Refusal(ReasonCode.BAD_TEXT, f"expected a text that matches {self.pattern}")
-            return found.groups[group] or ""
+            return found[group] or ""
 
         return extract
 
@@ -222,16 +212,14 @@ class RegexAll(Step, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
         {regex_all: '#(\w+)'}: "#jazz #blues" -> ["jazz", "blues"]
     """
 
-    pattern: EveryPattern = Field(
-        alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it."
-    )
+    pattern: Pattern = Field(alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it.")
 
     def function(self) -> Run:
         pattern = compile_pattern(self.pattern)
         group = min(1, pattern.groups)
 
         def collect(text: str) -> list[str]:
-            texts = (found.groups[group] for found in pattern.finditer(short_enough(text)))
+            texts = (found[group] for found in pattern.finditer(short_enough(text)))
             return [text for text in texts if text]
 
         return collect
@@ -244,7 +232,7 @@ class RegexSplit(Step, name="regex_split", family=Family.PATTERNS, gives=Kind.LI
         {regex_split: '\s+(?:e|y|and)\s+|,'}: "jazz, blues and fado" -> ["jazz", "blues", "fado"]
     """
 
-    pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2) that matches the separators.")
+    pattern: Pattern = Field(alias="regex_split", description="A regular expression (RE2) that matches the separators.")
 
     def function(self) -> Run:
         pattern = compile_pattern(self.pattern)
@@ -252,8 +240,8 @@ class RegexSplit(Step, name="regex_split", family=Family.PATTERNS, gives=Kind.LI
         def split(text: str) -> list[str]:
             parts, start = [], 0
             for found in pattern.finditer(short_enough(text)):
-                parts.append(text[start : found.start])
-                start = found.end
+                parts.append(text[start : found.start()])
+                start = found.end()
             return [part for part in (part.strip(SPACES) for part in (*parts, text[start:])) if part]
 
         return split
@@ -266,15 +254,14 @@ class RegexReplace(Step, name="regex_replace", family=Family.PATTERNS):
         {regex_replace: '\s*\(.*?\)', with: ''}: "Hamlet (premiere)" -> "Hamlet"
     """
 
-    pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
+    pattern: Pattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"The replacement; \1 is the first group.")
 
     def check(self) -> None:
         try:
             compile_pattern(self.pattern).replacing(self.new)
-        except (re.error, IndexError) as error:
-            hint = r"\1 is what the first group of the pattern found, \\ a backslash"
-            raise mistake(f'"{self.new}" is not a valid replacement: {error}', hint) from None
+        except PatternError as error:
+            raise mistake(f'"{self.new}" is not a valid replacement: {error}', error.hint) from None
 
     def function(self) -> Run:
         replaced = compile_pattern(self.pattern).replacing(self.new)

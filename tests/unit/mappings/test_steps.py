@@ -140,10 +140,12 @@ def test_no_error_page_of_salesforce_takes_long(part: str) -> None:
 
 TEXTS = cases(r"""
 {regex_replace: '\bao\b', with: x} | São ao => São x
-{regex_extract: '\d+'} | ٣  => ٣
-{regex_extract: '(?i)straße \w+'} | STRAẞE Élan => STRAẞE Élan
-{regex_replace: '(?P<a>\w+) (\w+)', with: '\2, \g<a>'} | Ana Água => Água, Ana
-{regex_replace: '^|,', with: -} | ,a,b => --a-b
+{regex_extract: '\d+'} | ٣ 3 => 3
+{regex_extract: '\pN+'} | ٣ => ٣
+{regex_extract: '\w+'} | Água => gua
+{regex_extract: '(?i)straße \pL+'} | STRAẞE Élan => STRAẞE Élan
+{regex_replace: '(?P<a>\w+) (\pL+)', with: '\2, \g<a>é\\'} | Ana Água => Água, Anaé\
+{regex_replace: '^|,', with: -} | ,a,b => -,a-b
 {regex_replace: '^\s*-|\s*$', with: ''} |  - a   =>  a
 {regex_extract: 'a\z'} | aba => a
 fix_mojibake | «CAFÉ» ~ “MANHÔ ~ Niño Ã ~ naïve ~ CafÃ© in Łódź => SAME
@@ -186,8 +188,10 @@ def test_a_step_gives_what_is_wanted_or_says_what_would_help(written: str, cell:
     check_case(written, cell, cell if becomes == "SAME" else becomes)
 
 
-def test_a_pattern_meets_each_end_of_a_line_where_it_says_the_end() -> None:
-    assert outcome_of("{regex_replace: ' - .*$', with: ''}", "a\nb - c\n") == "a\nb\n"
+def test_a_dollar_sign_is_the_end_of_the_text_and_with_the_flag_m_of_each_line() -> None:
+    assert outcome_of("{regex_replace: ' - .*$', with: ''}", "a - b\nc - d") == "a - b\nc"
+    assert outcome_of("{regex_replace: ' - .*$', with: ''}", "a - b\n") == "a - b\n"
+    assert outcome_of("{regex_replace: '(?m) - .*$', with: ''}", "a - b\nc - d\n") == "a\nc\n"
 
 
 @pytest.mark.parametrize("text", ["Café — “Jazz”", "Łódź, Cracóvia", "日本語 한국어", "St. Patrick’s"])

@@ -231,8 +231,8 @@ def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[
     followed = begins if count else max(begins, first)
     end = min(last, rule.get("until", last), followed + min(_FOLLOWED, date.max - followed))
     bounds = {"dtstart": datetime.combine(start, time()), "until": datetime.combine(end, time()), "count": None}
-    told = {name: value for name, value in rule.items() if name != "until_moment"}
-    days = (moment.date() for moment in rrule(**{**told, **bounds, "byweekday": named}) if moment.date() >= begins)
+    parts = {name: value for name, value in rule.items() if name != "until_moment"}
+    days = (moment.date() for moment in rrule(**{**parts, **bounds, "byweekday": named}) if moment.date() >= begins)
     return (day for day in islice(days, count) if day >= first)
 
 
@@ -321,7 +321,10 @@ def compile_recurrence(
     rule = _compile_rule(compiler, recurrence, spot)
     excluded = lenient(_compile_date(compiler, recurrence.excluded, optional.inner("except")).get)
 
-    begins = nothing if recurrence.start is None else _compile_date(compiler, recurrence.start, spot.inner("from")).get
+    # Only a rule needs the time of the first day; mistakes in `from` are reported with the day.
+    known = len(compiler.problems)
+    begins = nothing if recurrence.rrule is None else _compile_date(compiler, recurrence.start, spot.inner("from")).get
+    del compiler.problems[known:]
 
     def pattern_of(row: RowState, first: date) -> DayPattern:
         last = max(_read_days(until, row), default=None)

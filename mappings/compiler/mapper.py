@@ -553,8 +553,9 @@ def compile_with_problems(
 
 def _day_of_series(mapping: FeedMapping, as_of: datetime | None) -> frozenset[str]:
     """Return the day on which the occurrences of a calendar's series that are read depend."""
-    is_dated = as_of is not None and isinstance(mapping.source, IcsSource)
-    return frozenset({as_of.astimezone(UTC).date().isoformat()} if as_of is not None and is_dated else ())
+    if as_of is None or not isinstance(mapping.source, IcsSource):
+        return frozenset()
+    return frozenset({as_of.astimezone(UTC).date().isoformat()})
 
 
 def _cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:

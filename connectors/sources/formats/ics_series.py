@@ -476,9 +476,7 @@ def moment_text(moment: Moment, named: ZoneInfo | None = None) -> str:
 
     A wall time that the clocks of the zone skip is a moment (RFC 5545, section 3.3.5).
     """
-    if not isinstance(moment, datetime):
-        return moment.isoformat()
-    if moment.tzinfo is None:
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
         return moment.isoformat()
     in_utc, wall = moment.astimezone(UTC), moment.replace(tzinfo=None)
     if named is not None and in_utc.astimezone(named).replace(tzinfo=None) == wall:

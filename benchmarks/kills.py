@@ -1,9 +1,8 @@
 """Feeds published by several workers with one PostgreSQL and one shared limit, while workers are killed: nothing lost, nothing
 doubled (budgets 11 and 12).
 
-`python benchmarks/kills.py --workers 4 --feeds 40 --rows 5000 --kill-every 10`; `--jobs 4` lets one command run all feeds,
-`--shards 4` gives each feed so many workers. A killed run is started again at once. Rows a second are those of the whole runs,
-start-up and staging included.
+`python benchmarks/kills.py --workers 4 --feeds 40 --rows 5000 --kill-every 10`; `--jobs 4` lets one command run all feeds.
+A killed run is started again at once. Rows a second are those of the whole runs, start-up and staging included.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Fleet:
                 self.broken.append(f"{feed} ended with {run.returncode}: {trouble.decode()[-2000:]}")
 
     def kill_one(self) -> None:
-        """Kill one process of a run, of the run's shards too."""
+        """Kill one process of a run, or one of the workers of `--jobs`."""
         processes = [one for run in list(self.at_work.values()) for one in _family(run.pid)]
         if processes:
             os.kill(random.choice(processes), SIGKILL)
@@ -122,8 +121,7 @@ def _prepared(folder: Path, service: Server, state_url: str, chosen: argparse.Na
         file.write_bytes(file.read_bytes().replace(b"EV-", b"EV%d-" % number).replace(b"number ", b"%d-" % number))
         text = template.replace("feed: bench", f"feed: {name}").replace("rows.csv", file.name)
         (folder / "feeds" / f"{name}.yaml").write_text(text)
-    words = ("--shards", str(chosen.shards)) if chosen.shards > 1 else ()
-    words += ("--jobs", str(chosen.jobs)) if chosen.jobs > 1 else ()
+    words = ("--jobs", str(chosen.jobs)) if chosen.jobs > 1 else ()
     env = {**os.environ, **place.env(), "EVENTSYNC_STATE_URL": state_url}
     return Fleet(place, env, words, deque(["--all"] if chosen.jobs > 1 else names))
 
@@ -137,7 +135,7 @@ def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Name
     fleet.broken += [f"{found} entries are not delivered"] * (found != (0,))
     per_s = account["events"] / account["span_s"]
     print(
-        f"{chosen.workers} workers, {chosen.jobs} jobs, {chosen.shards} shards, {chosen.feeds} feeds of {chosen.rows} rows, "
+        f"{chosen.workers} workers, {chosen.jobs} jobs, {chosen.feeds} feeds of {chosen.rows} rows, "
         f"{chosen.in_flight} in flight, {chosen.latency_ms} ms: {rows / took_s:.0f} rows/s in {took_s:.0f} s, "
         f"{per_s:.0f} from the first request to the last; "
         f"{cpu_s:.0f} s of CPU; {fleet.kills} kills; {account['events']} events, "
@@ -151,7 +149,6 @@ def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Name
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=4, help="how many feeds are at work at a time")
-    parser.add_argument("--shards", type=int, default=1, help="workers of each feed")
     parser.add_argument("--jobs", type=int, default=1, help="workers of one command that runs all feeds; then say --workers 1")
     parser.add_argument("--feeds", type=int, default=4)
     parser.add_argument("--rows", type=int, default=5_000, help="rows of each feed")

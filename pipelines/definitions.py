@@ -31,7 +31,6 @@ from pipelines.orchestration.automation import (
     history_definitions,
     notices_sensors,
     schedules_of_job,
-    shard_sensors,
 )
 from pipelines.orchestration.together import due_feeds_job, shared_schedules, sharing
 from pipelines.run.context import OpenContext, RunContext, open_context
@@ -209,7 +208,7 @@ def _load_definitions(
             mapping,
             feed_assets(mapping, open_run_context, settings.state_kind),
             feed_schedules(mapping, open_run_context) if mapping.feed not in together else [],
-            [*feed_sensors(mapping, settings.access, open_run_context), *shard_sensors(mapping, open_run_context)],
+            feed_sensors(mapping, settings.access, open_run_context),
         )
         for mapping in folder.feeds
     ]

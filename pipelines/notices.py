@@ -86,8 +86,6 @@ _UNSEEN = "\N{ZERO WIDTH SPACE}"
 _TIME = "%Y-%m-%d %H:%M UTC"
 _GRACE = timedelta(minutes=5)
 """Tolerance for expired leases: clocks of machines differ, and a machine that slept continues."""
-_MOST_QUEUED = timedelta(hours=1)
-"""How long the shards of a run may wait for their workers while none of them is at work."""
 _CAUSES = {ExitCode.CONFIG: Cause.SET_UP, ExitCode.REFUSED: Cause.KEY, ExitCode.BRAKE: Cause.BRAKE, ExitCode.LATER: Cause.AWAY}
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
 """Exit codes that are not about the feed: another run held it, or the run was interrupted."""
@@ -125,10 +123,7 @@ def was_lost(status: FeedStatus, now: datetime) -> bool:
     run = status.last_run
     if run is None or run.finished_at is not None:
         return False
-    is_at_work = any(not worker.is_gone and worker.expires_at + _GRACE > now for worker in status.workers)
-    last_sign = max([run.started_at, *(one.finished_at for one in run.shards if one.finished_at)])
-    is_queued = any(one.started_at is None for one in run.shards) and last_sign + _MOST_QUEUED > now
-    return not is_at_work and not is_queued
+    return status.lease is None or status.lease.is_gone or status.lease.expires_at + _GRACE <= now
 
 
 def is_conclusive(run: RunRecord) -> bool:

@@ -21,15 +21,14 @@ from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
-from state.ledger.shards import ShardRecord, read_shards
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The holder of the lease of a feed, or of one of its shards (0: the feed). If `expires_at` is past, or `is_gone` (its
-    process ended on this host), the next run takes over.
+    """The holder of the lease of a feed. If `expires_at` is past, or `is_gone` (its process ended on this host), the next run
+    takes over.
     """
 
     name: str
@@ -38,14 +37,13 @@ class LeaseHolder:
     acquired_at: datetime
     expires_at: datetime
     is_gone: bool = False
-    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """The record of one run; steps that it did not reach are None. `notices`: messages about the service as a whole.
 
-    `pace`: its speed, in numbers; empty if it sent nothing. `shards`: its parts, if several workers published it.
+    `pace`: its speed, in numbers; empty if it sent nothing.
     """
 
     book: FeedScope
@@ -66,7 +64,6 @@ class RunRecord:
     pace: Mapping[str, float] = field(default_factory=dict)
     standing: Mapping[Waiting, standing.OpenRows] | None = None
     """What waited for a person at its end; None for runs of earlier versions."""
-    shards: tuple[ShardRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,7 @@ class FeedStatus:
     """The status of one feed. `counts`: entries by state. Of the drift that waits for a person (`drifted`), `to_publish` are
     drafts that the source calls published, `cancelled` cancelled events, `returned` rows whose events were removed. `waiting`:
     what waits for a person, by the names of `rows --state`; `set_aside`: what a person has ignored, also in `counts`.
-    `last_read`: the last run that read the source. `slices_left`: of open backfills. `workers`: all holders of leases: one, or
-    one for each shard at work; `lease`: the first of them.
+    `last_read`: the last run that read the source. `slices_left`: of open backfills.
     """
 
     book: FeedScope
@@ -93,7 +89,6 @@ class FeedStatus:
     cancelled: int = 0
     slices_left: int = 0
     returned: int = 0
-    workers: tuple[LeaseHolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +167,13 @@ class LedgerQueries:
         """Return one run, None if it has no record."""
         run = _of(_RUNS, destination, feed).where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
-            return next(_runs(connection, run), None)
+            return _first_run(connection, run)
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, newest first."""
         runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
         with reading(self._engine) as connection:
-            return tuple(_runs(connection, runs))
+            return tuple(map(_run, connection.execute(runs).all()))
 
     def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
@@ -335,8 +330,7 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
     states: dict[str, int] = dict(map(tuple, connection.execute(counts)))
     waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run, last_read = (next(_runs(connection, which), None) for which in (last, last.where(RUN.c.read_account.is_not(None))))
-    workers = tuple(_holders(connection, scope.id))
+    run, last_read = (_first_run(connection, which) for which in (last, last.where(RUN.c.read_account.is_not(None))))
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
@@ -344,7 +338,7 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
         to_publish=waiting.drifts.get(DriftKind.TO_PUBLISH, 0),
         vanished=waiting.vanished.count,
         gate=read_gate(connection, scope.id),
-        lease=workers[0] if workers else None,
+        lease=_holder(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=run,
         waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
@@ -353,7 +347,6 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
         cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
         returned=waiting.drifts.get(DriftKind.RETURNED, 0),
-        workers=workers,
     )
 
 
@@ -367,12 +360,14 @@ def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None
     return {ProblemKind.REJECTED.value: count} if count else {}
 
 
-def _holders(connection: Connection, scope_id: int) -> Iterator[LeaseHolder]:
+def _holder(connection: Connection, scope_id: int) -> LeaseHolder | None:
     held = select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "").order_by(LEASE.c.shard)
-    for row in connection.execute(held):
-        is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
-        host = row.host.partition(" ")[0]
-        yield LeaseHolder(row.holder, host, row.pid, row.acquired_at, row.expires_at, is_gone, row.shard)
+    row = connection.execute(held).first()
+    if row is None:
+        return None
+    is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
+    host = row.host.partition(" ")[0]
+    return LeaseHolder(row.holder, host, row.pid, row.acquired_at, row.expires_at, is_gone)
 
 
 def _last_staged(connection: Connection, scope_id: int) -> str:
@@ -381,13 +376,12 @@ def _last_staged(connection: Connection, scope_id: int) -> str:
     return "" if run is None else str(run.id)
 
 
-_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys()) - {"shards"}
+_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
 
 
-def _runs(connection: Connection, query: Select[Any]) -> Iterator[RunRecord]:
-    for row in connection.execute(query).all():
-        shards = read_shards(connection, row.scope_id, row.id) if row.shards > 1 else ()
-        yield replace(_run(row), shards=shards)
+def _first_run(connection: Connection, query: Select[Any]) -> RunRecord | None:
+    row = connection.execute(query).first()
+    return None if row is None else _run(row)
 
 
 def _run(row: _Row) -> RunRecord:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -17,9 +16,8 @@ from mappings.row_key import fingerprint, idempotency_key
 from state.database import log_of, reading
 from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
-from state.ledger.accounts import load_answer, load_publish, load_read, load_report, sum_of
+from state.ledger.accounts import load_answer, load_publish, load_read, load_report
 from state.ledger.entries import MARK
-from state.ledger.shards import read_shards
 from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
 from state.opening import schema_revision
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, KNOWN_AS, RUN, SCOPE
@@ -95,7 +93,6 @@ def examine(engine: Engine) -> Examination:
                 for run in _streamed(connection, _RUNS):
                     counts["runs"] += 1
                     findings += _check_run(run)
-                findings += _check_shards(connection)
     except StateDamagedError as damage:
         findings.append(Finding("file", f"{damage}"))
     return Examination(schema, counts["entries"], counts["runs"], tuple(findings))
@@ -259,13 +256,3 @@ def _check_run(run: Record) -> Iterator[Finding]:
         _ = run.stage_report and load_report(run.stage_report)
     except ValueError:  # of JSON, or of pydantic
         yield Finding("account", "the report of its stage cannot be read", *where)
-
-
-def _check_shards(connection: Connection) -> Iterator[Finding]:
-    """Check that the account of each run of several workers is the sum of theirs."""
-    ended = _RUNS.where(RUN.c.shards > 1, RUN.c.publish_account.is_not(None))
-    for run in connection.execute(ended).all():
-        with suppress(ValidationError):  # an account that cannot be read is found with its run
-            accounts = [one.publish for one in read_shards(connection, run.scope_id, run.id) if one.publish]
-            if sum_of(accounts) != load_publish(run.publish_account):
-                yield Finding("account", "its shards do not add up to the rows owed", run.destination, run.feed, run.id)

@@ -47,8 +47,6 @@ _LEAST_LOOK_S = 30.0
 _MOST_IN_FLIGHT = 256
 AUTO_IN_FLIGHT = 32
 """The maximum number of requests in flight if the file gives none."""
-MOST_SHARDS = 64
-"""The maximum number of worker processes that publish a feed together."""
 
 
 def _parse_cron(text: str) -> str:
@@ -187,8 +185,6 @@ class PublishPolicy(Strict):
     """How long the service remembers an idempotency key."""
     in_flight: InFlight = "auto"
     """How many requests may be in flight; `auto` finds out how many the service answers well, up to 32."""
-    shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
-    """How many worker processes publish the feed together, each its own share of at least 100 rows."""
 
     @property
     def most_in_flight(self) -> int:

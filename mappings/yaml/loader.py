@@ -298,6 +298,8 @@ _SAID_ELSEWHERE = {
     "timezone": "zone",
 }
 """Words for the same thing in other programs, or elsewhere in a mapping file."""
+_REMOVED = {"shards": 'one process sends a feed: write "in_flight: 64", or divide the source into feeds, which run side by side'}
+"""What to write instead of words that earlier versions knew."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
 _WORDS = {
     "int_parsing": "a whole number is needed",
@@ -332,6 +334,8 @@ def _model_problem(problem: ErrorDetails, document: Block) -> MappingProblem:  #
         case "extra_forbidden":
             key, allowed = str(loc[-1]), block.allowed if block is not None else ()
             where = block.key_position(key) if block is not None and key in block else position
+            if instead := _REMOVED.get(key):
+                return MappingProblem(where, f'"{key}" was removed', instead)
             hint = _meant(key, allowed) or (f"the keys here are {', '.join(allowed)}" if allowed else "")
             return MappingProblem(where, f'unknown key "{key}"', hint)
         case "missing":

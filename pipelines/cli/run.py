@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,12 +36,11 @@ if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.dry_run import Rehearsal, rehearse_feeds, show_rehearsal
     from pipelines.cli.feed_files import broken_files, chosen_feeds, feeds_here, folder_of
-    from pipelines.cli.output.console import Output, Progress, counted
-    from pipelines.cli.run_report import RunReport, Runs, outcome_from, report_from_outcome, report_of, show_report, show_sum
+    from pipelines.cli.output.console import Output, counted
+    from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
-    from pipelines.orchestration.names import shards_sensor_of
     from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
-    from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, open_context
+    from pipelines.run.context import BACKFILL, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
     from pipelines.run.outcome import ExitCode, FaultError, MachineError, RunOutcome, faults_as_errors, outcome_of, worst
@@ -50,8 +49,6 @@ if IS_WORKING:
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord
-    from state.ledger.lease import Shard
-    from state.queries import LedgerQueries
 
 
 def run(  # the options of the surface
@@ -78,10 +75,6 @@ def run(  # the options of the surface
     as_of: AsOf = None,
     wait: Wait = False,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Run this many feeds at a time.")] = 1,
-    shards: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Publish each feed with up to N processes (default: `publish: shards` of its file)."),
-    ] = None,
     no_dagster: NoDagster = False,
     as_json: AsJson = False,
 ) -> int:
@@ -103,8 +96,6 @@ def run(  # the options of the surface
         eventsync run lisbon-agenda --accept rejected
         # Every feed of the folder, four at a time
         eventsync run --all --jobs 4
-        # A feed with very many new rows, published by four processes
-        eventsync run lisbon-agenda --shards 4
         # What a run on that day would have done
         eventsync run lisbon-agenda --dry-run --as-of 2026-04-01
 
@@ -114,7 +105,7 @@ def run(  # the options of the surface
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
     asked = {"limit": limit, "stage_only": stage_only, "publish_only": publish_only, "full": full, "wait": wait}
-    options = options_of(keys=keys, accept=accept, status=status, shards=shards, **asked)
+    options = options_of(keys=keys, accept=accept, status=status, **asked)
     output, reports = Output(json=as_json), list[RunReport]()
     with leaving_on_second_signal(lambda: output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=reports))):
         try:
@@ -302,23 +293,8 @@ class Launcher:
                 from pipelines.definitions import build_definitions  # Dagster takes seconds to import
 
                 wanted = {mapping.feed for mapping in feeds}
-                self._definitions = build_definitions(settings, self._open_context, wanted=wanted)
+                self._definitions = build_definitions(settings, partial(open_context, settings, output.aside), wanted=wanted)
         return self._definitions
-
-    @contextmanager
-    def _open_context(self, bar: Progress | None = None) -> Iterator[RunContext]:
-        """Open a run context that publishes shards in worker processes, which advance the bar."""
-
-        def spread(mapping: FeedMapping, run_id: str, launched_by: str, shards: int) -> dict[int, RunOutcome]:
-            work = partial(publish_in_worker, mapping.path, RunIdentity(run_id, launched_by))
-            parts = {str(part): part for part in (Shard(number, shards) for number in range(1, shards + 1))}
-            tasks = [Task(name, partial(work, part)) for name, part in parts.items()]
-            WORKERS.set_forkserver_preload([__name__])
-            ended = WorkerPool(shards, self.output, bar or Progress()).run(tasks)
-            return {parts[task.name].number: outcome_from(report) for task, report in ended if report}
-
-        with open_context(self.settings, self.output.aside) as context:
-            yield replace(context, spread=spread)
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         """Run each feed's job in this process, on the Dagster instance of the UI; yield their reports."""
@@ -374,28 +350,14 @@ class Launcher:
 
     def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)
-        with output.progress(self.title or mapping.feed) as bar, self._open_context(bar) as context:
+        with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
             watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
             as_of = as_of_moment(self.as_of, mapping) if self.as_of else None
             result = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
             return report_of(context, mapping.feed, run_id, result.outcome)
 
-    def _wait_for_shards(self, context: RunContext, feed: FeedName, run_id: str) -> None:
-        """Wait until the record of a run of several shards is closed."""
-        is_said, destination = False, context.settings.destination
-        while (record := LedgerQueries(context.engine).run(destination, feed, run_id)) and record.shards and not record.outcome:
-            if not is_said:
-                sensor = shards_sensor_of(feed)
-                self.output.aside(f"{feed}: the first shard has ended; waiting for those that the sensor {sensor} launches")
-                is_said = True
-            time.sleep(PATIENCE_S)  # noqa: TID251  # other processes are at work
-
     def _run_on_webserver(self, server: Webserver, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         waiting, at_work, refused = deque(feeds), dict[str, FeedMapping](), list[RunReport]()
-        alone = [mapping.feed for mapping in waiting if mapping.publish.shards == 1]
-        if alone and (self.options.shards or 1) > 1:
-            message = f"--shards: Dagster starts no other worker for {', '.join(alone)}: `publish: shards` is not set there"
-            raise ConfigError(message, hint="set it in the mapping file and run `eventsync reload`; or add --no-dagster")
 
         def launch_next() -> None:
             while waiting and not is_stop_asked():
@@ -417,10 +379,7 @@ class Launcher:
                 with signals_raised():
                     run_id, status = next(ended)
                 with open_context(self.settings) as context:
-                    feed = at_work[run_id].feed
-                    with signals_raised():
-                        self._wait_for_shards(context, feed, run_id)
-                    report = report_of(context, feed, run_id, dagster_status=status)
+                    report = report_of(context, at_work[run_id].feed, run_id, dagster_status=status)
                 del at_work[run_id]
                 if report.exit_code == ExitCode.INTERRUPTED:
                     waiting.clear()
@@ -435,41 +394,19 @@ class Launcher:
         yield from refused
 
 
-def publish_in_worker(path: Path, identity: RunIdentity, shard: Shard, output: Output) -> RunReport:
-    """Publish one shard of a run in a worker process; every error becomes its report."""
-
-    def work(settings: Settings) -> RunReport:
-        with output.progress(str(shard)) as bar, open_context(settings, output.aside) as context:
-            watcher = Watcher(settled=bar.advance)
-            mapping = load_feed(path, folders=settings.files)
-            outcome = FeedRun(context, mapping, identity, watcher=watcher, shard=shard).run().outcome
-        return report_from_outcome(str(shard), identity.run_id, outcome)
-
-    return _report_of_worker(str(shard), identity.run_id, work)
-
-
 def run_in_worker(
     path: Path, feed: str, run_id: str, output: Output, *, options: RunOptions, as_of: str | None, uses_dagster: bool
 ) -> RunReport:
     """Run one feed in a worker process; every error becomes its report."""
-
-    def work(settings: Settings) -> RunReport:
-        mapping = load_feed(path, folders=settings.files)
-        return Launcher(settings, options, output, as_of=as_of).run_one(mapping, run_id, uses_dagster=uses_dagster)
-
-    return _report_of_worker(feed, run_id, work)
-
-
-def _report_of_worker(name: str, run_id: str, work: Callable[[Settings], RunReport]) -> RunReport:
-    """Return the report of the work with the settings of this process, or of the error that ended it."""
     settings = current_settings()
     configure_logs(settings)
     try:
-        return work(settings)
+        mapping = load_feed(path, folders=settings.files)
+        return Launcher(settings, options, output, as_of=as_of).run_one(mapping, run_id, uses_dagster=uses_dagster)
     except SyncError as error:
-        return report_from_outcome(name, run_id, outcome_of(error))
+        return report_from_outcome(feed, run_id, outcome_of(error))
     except KeyboardInterrupt:
-        return report_from_outcome(name, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
+        return report_from_outcome(feed, run_id, outcome_of(InterruptedRunError("interrupted", hint=_CONTINUE)))
 
 
 _CONTINUE = "run the same command again to continue"

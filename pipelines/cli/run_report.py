@@ -28,7 +28,6 @@ from pipelines.cli.output.console import (
 from pipelines.run.outcome import STAGED, ExitCode, RunOutcome, message_and_hint
 from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
-from state.ledger.shards import ShardRecord
 from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RunRecord
 
@@ -51,7 +50,7 @@ class Run(TypedDict):
     """A run as recorded in the state DB. `read` and `publish` balance; null: the run did not reach this step, or has not ended.
 
     `pace`: figures of the sending speed. `standing`: the entries that waited for a person when the run ended, by the value of
-    `rows --state`; null for runs of versions before 0.2. `shards`: its parts, if several workers published it.
+    `rows --state`; null for runs of versions before 0.2.
     """
 
     feed: str
@@ -71,7 +70,6 @@ class Run(TypedDict):
     notices: Sequence[str]
     pace: Mapping[str, float]
     standing: Mapping[Waiting, OpenRows] | None
-    shards: Sequence[ShardRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,7 @@ class RunReport:
     `run_id`: empty if Dagster refused to launch a run.
     `notices`: findings about the service or source as a whole. `held`: likely copies that no person has ignored; `vanished`: rows
     that this read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again;
-    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup;
-    `shards`: the parts of a run that several workers published.
+    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup.
     """
 
     feed: str
@@ -104,7 +101,6 @@ class RunReport:
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
     unmapped: tuple[Unmapped, ...] = ()
-    shards: tuple[ShardRecord, ...] = ()
 
 
 _SHOWN = 10
@@ -152,11 +148,6 @@ def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunRepor
     return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
 
-def outcome_from(report: RunReport) -> RunOutcome:
-    """Return the outcome of a run from its report."""
-    return RunOutcome(report.outcome, ExitCode(report.exit_code), report.message, report.hint)
-
-
 def report_from(record: RunRecord) -> RunReport:
     """Return the report of a recorded run."""
     stage = record.stage_report
@@ -180,7 +171,6 @@ def report_from(record: RunRecord) -> RunReport:
         rejections=stage.rejections if stage else (),
         notices=record.notices,
         pace=record.pace,
-        shards=record.shards,
     )
 
 
@@ -240,9 +230,7 @@ def _lines(report: RunReport) -> Iterator[str]:
     if report.skipped:
         yield f"left out: {counts_line(report.skipped)}"
     if report.publish:
-        ended, most = sum(shard.publish is not None for shard in report.shards), len(report.shards)
-        workers = f" (by {ended} of {most} workers)" if ended < most else f" (by {most} workers)" if most else ""
-        yield f"{publish_line(report.publish)}{workers}"
+        yield publish_line(report.publish)
     also = {"newly gone from the source": report.vanished}
     also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
     if noticed := ", ".join(f"{count:,} {what}" for what, count in also.items() if count):

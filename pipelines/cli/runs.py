@@ -17,9 +17,9 @@ if IS_WORKING:
     from mappings.row_key import FeedName
     from mappings.strict import written
     from pipelines.cli.output.console import Output, rejections_table
-    from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
+    from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
-    from state.ledger.accounts import PublishAccount, StageReport
+    from state.ledger.accounts import StageReport
     from state.queries import RunRecord
 
 RunOrFeed = Annotated[
@@ -83,7 +83,6 @@ if IS_WORKING:
 _SEARCHED = 5_000
 _REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")
 _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
-_ACCOUNT_COLUMNS = ("owed", "delivered", "not accepted", "pending")
 _REASONS_SHOWN = 20
 
 
@@ -109,8 +108,6 @@ def _show_one(output: Output, run: RunRecord) -> int:
     output.document(OneRun(**run_document(run), stage=stage))
     show_run(output, run)
     output.note(f"service: {run.book.destination.replace('#', ', namespace ')}", _time(run), indent=2)
-    if run.shards:
-        output.table("shards", *shards_table(run))
     if stage is None:
         return 0
     counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, past events": stage.past}
@@ -129,21 +126,6 @@ def _show_one(output: Output, run: RunRecord) -> int:
             "the first held rows", _HELD_COLUMNS, [(shown_place(row.origin), row.row_key, row.twin_key) for row in stage.held]
         )
     return 0
-
-
-def shards_table(run: RunRecord) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-    """Return the columns, one line per shard, and the sum as the last line."""
-    accounts = [*((one.shard, one.outcome or ("at work" if one.started_at else "not begun"), one.publish) for one in run.shards)]
-    counts = [(*head, *(_of_account(account))) for *head, account in [*accounts, ("all", run_outcome(run), run.publish)]]
-    return ("shard", "outcome", *_ACCOUNT_COLUMNS), counts
-
-
-def _of_account(account: PublishAccount | None) -> Sequence[object]:
-    others = ("refused", "blocked", "uncertain", "conflict")
-    if account is None:
-        return [""] * len(_ACCOUNT_COLUMNS)
-    sent = account.delivered + account.delivered_unconfirmed
-    return account.new + account.carried_over, sent, sum(getattr(account, name) for name in others), account.pending
 
 
 def _time(run: RunRecord) -> str:

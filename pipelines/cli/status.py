@@ -79,7 +79,7 @@ class FeedStanding(TypedDict):
     `help`: what to do about them, and about rows to be sent (`pending`).
 
     `set_aside`: entries that a person has ignored; `gate`: whether staged rows may be published; `lease`: who holds the feed;
-    `workers`: all who do, one for each shard at work; `runs`: the last ones; `slices_left`: of open backfills.
+    `runs`: the last ones; `slices_left`: of open backfills.
     """
 
     feed: str
@@ -95,7 +95,6 @@ class FeedStanding(TypedDict):
     set_aside: int
     gate: Gate
     lease: LeaseHolder | None
-    workers: Sequence[LeaseHolder]
     last_whole_read: int | None
     slices_left: int
     runs: Sequence[Run]
@@ -169,9 +168,7 @@ def _counts(counts: Mapping[str, int] | Mapping[EntryState, int]) -> str:
 def _notes(status: FeedStatus) -> Iterator[str]:
     """Yield short notes on a feed: its lease, its brakes, rows and slices left."""
     if status.lease is not None:
-        others = f" and {len(status.workers) - 1} more" if len(status.workers) > 1 else ""
-        is_gone = all(worker.is_gone for worker in status.workers)
-        yield "its run was killed, the next one takes over" if is_gone else f"held by {status.lease.name}{others}"
+        yield "its run was killed, the next one takes over" if status.lease.is_gone else f"held by {status.lease.name}"
     if not status.gate.is_open:
         yield "sending is stopped: " + (", ".join(status.gate.brakes) or "the last read did not end")
     if pending := status.counts[EntryState.PENDING]:
@@ -200,8 +197,8 @@ def _lines(status: FeedStatus) -> Iterator[str]:
     yield "brakes: none stops the feed" if status.gate.is_open else f"brakes: sending is stopped: {status.gate.reason}"
     if status.slices_left:
         yield f"backfill: {status.slices_left:,} slices left: `eventsync backfill {feed} --list` shows them, --resume continues"
-    if not status.workers:
+    if (lease := status.lease) is None:
         yield "held by: no run"
-    for lease in status.workers:
+    else:
         gone = "; this process has died: the next run takes over" if lease.is_gone else ""
         yield f"held by: {lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC{gone}"

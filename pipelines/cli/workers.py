@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -44,11 +44,10 @@ class Task:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Runs tasks in at most `most` processes at a time. `bar`: what all tasks advance, instead of a bar with a line for each."""
+    """Runs tasks in at most `most` processes at a time."""
 
     most: int
     output: Output
-    bar: Progress | None = None
     _at_work: dict[Connection, tuple[Task, Progress]] = field(default_factory=dict)
     _is_stopping: bool = False
 
@@ -58,12 +57,11 @@ class WorkerPool:
         After a signal, or a report of an interrupted run, no further task is begun, and those at work are stopped.
         """
         waiting = deque(tasks)
-        own = self.output.progress(counted(len(waiting), "feed"), len(waiting))
-        with ExitStack() as workers, own if self.bar is None else nullcontext(self.bar) as bar:
+        with ExitStack() as workers, self.output.progress(counted(len(waiting), "feed"), len(waiting)) as bar:
 
             def begin_next(worker: Connection) -> None:
                 task = waiting.popleft()
-                self._at_work[worker] = task, bar.line(task.name) if self.bar is None else bar
+                self._at_work[worker] = task, bar.line(task.name)
                 _send(worker, (task.run, bar.is_drawn))
 
             for _ in range(min(self.most, len(waiting))):
@@ -80,9 +78,8 @@ class WorkerPool:
                             self.output.aside(sentence)
                         case _:
                             del self._at_work[worker]
-                            if self.bar is None:
-                                line.remove()
-                                bar.advance()
+                            line.remove()
+                            bar.advance()
                             if message and message.exit_code == ExitCode.INTERRUPTED and not self._is_stopping:
                                 self._stop()
                             if waiting and not self._is_stopping:

@@ -13,7 +13,7 @@ No `from __future__ import annotations` here: Dagster reads the annotations of a
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,6 @@ from pipelines.orchestration.metadata import (
     brake_results,
     publish_results,
     published_metadata,
-    shards_metadata,
     speed_metadata,
     staged_metadata,
     waiting_first,
@@ -51,8 +50,6 @@ from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
 from pipelines.run.stage import UNCHANGED
 from state.errors import HeldByAnotherError, LeaseLostError
-from state.ledger.lease import Shard
-from state.queries import LedgerQueries
 
 Step = Callable[[dg.AssetExecutionContext, Any], Iterator[Any]]
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -88,16 +85,12 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
         " no bookmark moves, and no row counts as vanished.",
     )
     publish_only: bool = Field(default=False, description="Only send what is staged; the brakes named above are accepted.")
-    shards: int | None = Field(
-        default=None, description="Publish with this many workers; for feeds whose mapping file has `publish: shards`."
-    )
-    part: dict[str, str] = Field(default={}, description="Set by the sensor of a feed with shards: the one to publish.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
         """Return the options as `RunOptions`; a wrong value fails the run before anything is read."""
-        same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only", "shards")}
+        same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
-        others = {"status": "draft" if self.as_draft else None, "window": self.window or None, "part": self.part or None}
+        others = {"status": "draft" if self.as_draft else None, "window": self.window or None}
         try:
             return RunOptions.model_validate({**same, **lists, **others})
         except ValidationError as error:
@@ -301,23 +294,16 @@ def publish_feed(
     """Publish what is staged of a feed; return what `published` shows."""
     key = dg.AssetKey([mapping.feed, "published"])
     with as_failures(context), open_run_context() as run_context:
-        run, part = FeedRun(run_context, mapping, _identity(context), options), options.part
-        if part:
-            run = replace(run, identity=replace(run.identity, run_id=part.run), shard=Shard(part.number, part.of))
-        result = run.publish()
+        result = FeedRun(run_context, mapping, _identity(context), options).publish()
         _log(context, result.outlook.notices)
         if result.cause is not None:
             raise result.cause
         counts, differing = waiting_rows(run_context, mapping)
-        record = LedgerQueries(run_context.engine).run(run_context.settings.destination, mapping.feed, run.identity.run_id)
     outcome = outcome_of_publish(result, mapping)
     if outcome.message:
         log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
         log("%s: %s", outcome.name, replaced(outcome.text))
     metadata = waiting_first(counts, result) | published_metadata(result) | waiting_metadata(counts, differing)
-    if record and record.shards:
-        metadata |= shards_metadata(record.shards)
-        metadata["shard"] = f"{part.number if part else 1} of {len(record.shards)}"
     return dg.MaterializeResult(
         asset_key=key,
         metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),

@@ -26,18 +26,14 @@ from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import (
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     RUN_FAILURE_REASON_TAG,
-    RUN_KEY_TAG,
     WILL_RETRY_TAG,
     RunFailureReason,
     origin_tags,
 )
-from pipelines.orchestration.run_tags import at_work, feeds_of, records_of, tag_of
-from pipelines.orchestration.webserver import launch_config
+from pipelines.orchestration.run_tags import at_work, feeds_of, records_of
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
-from pipelines.run.feed_run import FeedRun, RunIdentity
-from pipelines.run.options import Part, RunOptions
 from pipelines.settings import Settings
-from state.queries import LedgerQueries, RunRecord
+from state.queries import LedgerQueries
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -45,7 +41,6 @@ NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
 CONTINUED_AFTER_S = 300.0
 """Seconds after which a sensor continues a run that failed: a source may be probed every few seconds, an outage lasts longer."""
-SHARDS_EVERY_S = 10
 LOST_AFTER = 3
 """Ticks in a row without the state DB after which its loss is reported; a busy one answers the next tick."""
 PAUSED_S, STEADY_S = 300.0, 900.0
@@ -126,65 +121,6 @@ def feed_sensors(mapping: FeedMapping, access: Access, open_run_context: OpenCon
             description=f"Runs {mapping.feed} when {mapping.source.place} is new or has changed.",
         )
     ]
-
-
-def shard_sensors(mapping: FeedMapping, open_run_context: OpenContext) -> list[dg.SensorDefinition]:
-    """Build the sensor that launches a run for each shard of a run at work, if the feed has shards; on from the start."""
-    if mapping.publish.shards == 1:
-        return []
-
-    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        try:
-            with open_run_context() as run_context:
-                destination = run_context.settings.destination
-                latest = LedgerQueries(run_context.engine).runs(destination=destination, feed=mapping.feed)
-                run = next((one for one in latest if one.shards and one.finished_at is None), None)
-                if run is None:
-                    return dg.SkipReason("no run is published in shards")
-                # The first shard is that of the run itself.
-                waiting = [one.shard for one in run.shards if one.started_at is None and one.shard > 1]
-                requests = [_request_shard(mapping, run, number) for number in waiting]
-                # Stopped by a person, by the service or by a kill, or never begun: the next run continues.
-                has_ended_early = any(one.exit_code for one in run.shards) or _has_failed(context.instance, requests)
-                FeedRun(run_context, mapping, RunIdentity(run.run_id, run.launched_by)).close_if_over(is_left=has_ended_early)
-        except SyncError as error:
-            return dg.SkipReason(f"the state DB cannot be used: {error}; the next tick tries again")
-        if has_ended_early:
-            return dg.SkipReason(f"a shard of run {run.run_id} has ended early: no other one begins")
-        return dg.SensorResult(requests) if requests else dg.SkipReason(f"all shards of run {run.run_id} have begun")
-
-    return [
-        dg.SensorDefinition(
-            name=names.shards_sensor_of(mapping.feed),
-            job_name=names.job_of(mapping.feed),
-            evaluation_fn=tick,
-            minimum_interval_seconds=SHARDS_EVERY_S,
-            default_status=dg.DefaultSensorStatus.RUNNING,
-            description=f"Launches the other workers of a run of {mapping.feed} that has shards to publish.",
-        )
-    ]
-
-
-def _has_failed(instance: dg.DagsterInstance, requests: Sequence[dg.RunRequest]) -> bool:
-    """Return whether one of the requested runs has failed or was canceled: Dagster launches no other run for its key."""
-    statuses = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    filters = (dg.RunsFilter(tags={RUN_KEY_TAG: str(one.run_key)}, statuses=statuses) for one in requests)
-    return any(instance.get_runs_count(one) for one in filters)
-
-
-def _request_shard(mapping: FeedMapping, run: RunRecord, number: int) -> dg.RunRequest:
-    part = Part(run=run.run_id, number=number, of=len(run.shards))
-    return dg.RunRequest(
-        run_key=f"{run.run_id} {number}",
-        run_config=launch_config(RunOptions(part=part)),
-        asset_selection=[dg.AssetKey([mapping.feed, "published"])],
-        tags={
-            # Runs with the same feed in this tag exclude each other.
-            names.FEED_TAG: f"{mapping.feed} shard {number} of {part.of}",
-            tag_of(mapping.feed): mapping.feed,
-            names.LAUNCHED_BY_TAG: run.launched_by,
-        },
-    )
 
 
 def _last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
@@ -319,11 +255,9 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     recorded = queries.run(notifier.destination, feed, run.run_id)
     if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
         return None
-    latest = queries.runs(destination=notifier.destination, feed=feed)
-    is_shard = any(shard.dagster_run_id == run.run_id and shard.exit_code for one in latest for shard in one.shards)
-    youngest = next(iter(latest), None)
+    youngest = next(iter(queries.runs(destination=notifier.destination, feed=feed, limit=1)), None)
     has_run_since = youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp
-    if is_shard or has_run_since:  # elsewhere, by cron for example
+    if has_run_since:  # elsewhere, by cron for example
         return None
     message = _failure_message(instance, run, feed)
     if message is None:

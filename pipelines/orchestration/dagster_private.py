@@ -32,7 +32,6 @@ from dagster._core.storage.tags import (
     REPOSITORY_LABEL_TAG,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     RUN_FAILURE_REASON_TAG,
-    RUN_KEY_TAG,
     WILL_RETRY_TAG,
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -48,7 +47,6 @@ __all__ = [
     "HIDDEN_TAG_PREFIX",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "RUN_FAILURE_REASON_TAG",
-    "RUN_KEY_TAG",
     "WILL_RETRY_TAG",
     "AssetExecutionType",
     "BulkActionStatus",

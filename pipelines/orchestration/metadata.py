@@ -22,8 +22,6 @@ from pipelines.run.outcome import WAITING, ExitCode, RunOutcome
 from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 from state.enums import Waiting
-from state.ledger.accounts import PublishAccount, sum_of
-from state.ledger.shards import ShardRecord
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
@@ -126,20 +124,6 @@ def published_metadata(published: PublishReport) -> dict[str, Any]:
     if published.outlook.notices:
         counts["notices"] = _list(published.outlook.notices)
     return counts
-
-
-def shards_metadata(shards: Sequence[ShardRecord]) -> dict[str, Any]:
-    """Return the counts of all shards that have ended, so that the plots show the feed, and a table of the shards."""
-    account = sum_of(one.publish for one in shards if one.publish) or PublishAccount()
-    table = [
-        {
-            "shard": str(one.shard),
-            "outcome": one.outcome or "not ended",
-            "delivered": str(one.publish.delivered if one.publish else 0),
-        }
-        for one in shards
-    ]
-    return {**asdict(account), "dagster/row_count": account.delivered, "shards": _table(table)}
 
 
 def publish_results(

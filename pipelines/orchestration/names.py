@@ -40,11 +40,6 @@ def schedule_of_job(job: str) -> str:
     return f"{job}_schedule"
 
 
-def shards_sensor_of(feed: FeedName) -> str:
-    """Return the name of the sensor that launches a feed's further shards."""
-    return f"{job_of(feed)}_shards"
-
-
 def owners_of(owner: str) -> list[str]:
     """Return an owner in Dagster's form: a mail address unchanged, anything else as a team; empty without an owner."""
     if not owner:

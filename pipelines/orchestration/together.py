@@ -126,7 +126,7 @@ def sharing(mappings: Iterable[FeedMapping], broken: Iterable[Schedule | None] =
     """
     found: dict[Schedule, list[FeedName]] = defaultdict(list)
     for mapping in mappings:
-        if mapping.publish.shards == 1 and (clock := _clock_of(mapping.schedule)):
+        if clock := _clock_of(mapping.schedule):
             found[clock].append(mapping.feed)
     others = Counter(map(_clock_of, broken))
     return {clock: feeds for clock, feeds in found.items() if len(feeds) + others[clock] >= FEWEST_FEEDS}

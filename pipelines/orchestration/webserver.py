@@ -158,11 +158,9 @@ def note_path(settings: Settings) -> Path:
 def launch_config(options: RunOptions) -> dict[str, Any]:
     """Return Dagster's run configuration for the `options`; it contains no secret."""
     config: dict[str, Any] = options.model_dump(
-        mode="json", include={"limit", "accept", "full", "wait", "publish_only", "window", "shards"}, exclude_none=True
+        mode="json", include={"limit", "accept", "full", "wait", "publish_only", "window"}, exclude_none=True
     )
     config |= {"row_keys": list(options.keys), "as_draft": options.status == "draft"}
-    if part := options.part:
-        config["part"] = {"run": part.run, "number": str(part.number), "of": str(part.of)}
     return {"resources": {"options": {"config": config}}}
 
 

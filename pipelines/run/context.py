@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,13 +16,12 @@ from connectors.retry import RetryPolicy
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
-from pipelines.run.outcome import RunOutcome
 from pipelines.run.service import ServiceLists, ask_lists, open_api
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.settings import Settings
 from state.database import StateDb
 from state.errors import HeldByAnotherError
-from state.ledger.lease import WHOLE, Lease, LeaseKeeper, Shard, seconds_since_boot
+from state.ledger.lease import Lease, LeaseKeeper, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
 from state.opening import opened_database
@@ -37,12 +36,6 @@ Report = Callable[[str], None]
 """Print a sentence for the person who watches the run."""
 
 
-Spread = Callable[[FeedMapping, str, str, int], Mapping[int, RunOutcome]]
-"""Publish a feed's run in so many shards; when all their processes have ended, return the outcomes by shard, without those of
-processes that died. The texts: its id and launcher.
-"""
-
-
 def _log(sentence: str) -> None:
     structlog.get_logger().info("report", sentence=sentence)
 
@@ -53,8 +46,7 @@ class RunContext:
     watches.
 
     `leaves_traces`: write rows back into sheets and store snapshots of sources; false in a dry run. `as_of`: the time that
-    decides what is past and what is within a horizon, if not the clock's. `spread`: publishes a run's shards in worker processes;
-    None: the run publishes the first one, and an orchestrator starts the others.
+    decides what is past and what is within a horizon, if not the clock's.
     """
 
     settings: Settings
@@ -64,7 +56,6 @@ class RunContext:
     leaves_traces: bool = False
     now: Callable[[], datetime] = now
     as_of: datetime | None = None
-    spread: Spread | None = None
 
     @property
     def notes(self) -> ServiceNotes:
@@ -93,25 +84,24 @@ class RunContext:
         return run_async(ask)
 
     @contextmanager
-    def lease(
-        self, mapping: FeedMapping, holder: str, shard: Shard = WHOLE, run_id: str = "", *, is_patient: bool
-    ) -> Iterator[LeaseKeeper]:
-        """Hold the lease of the feed, or of a run's shard, during the block, with signals deferred; wait for it if `is_patient`.
+    def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
+        """Hold the lease of the feed during the block, with signals deferred; wait for it if `is_patient`.
 
         Raises:
             HeldByAnotherError: another run holds it, and `is_patient` is false.
         """
-        with signals_deferred():
-            acquired = self._acquire(mapping, holder, shard, run_id, is_patient=is_patient)
-            with LeaseKeeper(acquired, seconds_since_boot) as lease:
-                yield lease
+        with (
+            signals_deferred(),
+            LeaseKeeper(self._acquire(mapping, holder, is_patient=is_patient), seconds_since_boot) as lease,
+        ):
+            yield lease
 
-    def _acquire(self, mapping: FeedMapping, holder: str, shard: Shard, run_id: str, *, is_patient: bool) -> Lease:
+    def _acquire(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
         """Acquire the lease. A scheduled run always waits for a slice of a backfill; the backfill lets waiting runs go first."""
         reported = ""
         while True:
             try:
-                return self.ledger(mapping).acquire_lease(holder, shard, run_id)
+                return self.ledger(mapping).acquire_lease(holder)
             except HeldByAnotherError as held:
                 if not (is_patient or (was_launched_by(holder, SCHEDULE) and was_launched_by(held.holder, BACKFILL))):
                     raise

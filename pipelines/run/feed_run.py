@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -31,11 +30,8 @@ from pipelines.run.outcome import (
     BrakeError,
     ExitCode,
     RunOutcome,
-    ShardsEndedEarlyError,
     faults_as_errors,
-    message_and_hint,
     outcome_of,
-    outcome_of_shards,
     outcome_of_standing,
     unsent_line,
 )
@@ -46,7 +42,6 @@ from pipelines.run.publish import (
     PublishReport,
     SystemicFailure,
     outcome_of_publish,
-    pace_of_shards,
     patience_with,
     publish,
 )
@@ -57,15 +52,16 @@ from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.enums import EntryState
 from state.errors import HeldByAnotherError, LeaseLostError, StateBusyError, StateUnavailableError
 from state.ledger.accounts import PublishAccount
-from state.ledger.lease import WHOLE, FencedTransaction, LeaseKeeper, Shard
+from state.ledger.lease import LeaseKeeper
 from state.ledger.outbox import Outbox, open_outbox
-from state.ledger.shards import Closing, End, ShardRecord, begin_shard, finish_shard, plan_shards
-from state.ledger.standing import NOTHING, FeedScope, Standing
+from state.ledger.standing import FeedScope, Standing
 from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries, RowFilter
 
 _MISSING = "keys that are not in the source"
 _AGAIN = "run it again to continue"
+_SAY_WHY_NOT_SENT = (BrakeError, HeldByAnotherError, LeaseLostError, StateUnavailableError, StateBusyError)
+"""Errors whose own text says why rows wait, or after which the state DB cannot be asked."""
 _SOURCE_ERRORS = (SourceUnavailableError, SourceRefusedError, BadSourceError, MissingColumnsError, ConfigError)
 """Errors of opening and reading a source."""
 
@@ -98,31 +94,24 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedRun:
-    """A run of one feed with its options; the default ones are those of a scheduled run.
-
-    With a `shard` it is the work of one of several processes that publish the run `identity`.
-    """
+    """A run of one feed with its options; the default ones are those of a scheduled run."""
 
     context: RunContext
     mapping: FeedMapping
     identity: RunIdentity
     options: RunOptions = field(default_factory=RunOptions)
     watcher: Watcher = Watcher()
-    shard: Shard = WHOLE
 
     def run(self) -> RunResult:
         """Stage and publish as the options select; return the outcome. Every error becomes an outcome."""
-        published, outcome, goes_on, shards = None, RunOutcome("done", ExitCode.DONE), not self.options.stage_only, 1
+        published, outcome, goes_on = None, RunOutcome("done", ExitCode.DONE), not self.options.stage_only
         try:
-            with faults_as_errors(lambda: "at work", self.identity.run_id):
-                with self._lease() as lease:
-                    if not (self.options.publish_only or self.shard.number):
-                        staged, outcome = self._stage(lease)
-                        goes_on = goes_on and not staged.stopping
-                    if goes_on and (shards := self._plan(lease)) == 1:
-                        published, outcome = self._publish(lease)
-                if shards > 1:
-                    published, outcome = self._publish_shards(shards)
+            with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
+                if not self.options.publish_only:
+                    staged, outcome = self._stage(lease)
+                    goes_on = goes_on and not staged.stopping
+                if goes_on:
+                    published, outcome = self._publish(lease)
         except SyncError as error:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
@@ -139,30 +128,18 @@ class FeedRun:
             return self._stage(lease)[0]
 
     def publish(self) -> PublishReport:
-        """Send all owed rows, or those of the shard.
+        """Send all owed rows.
 
         Raises:
             SyncError: a brake holds the feed, or the state DB fails.
         """
         with self._lease() as lease:
-            shards = self._plan(lease)
-            if shards == 1:
-                return self._publish(lease)[0]
-        return self._publish_shards(shards)[0]
-
-    def close_if_over(self, *, is_left: bool = False, outcomes: Mapping[int, RunOutcome] | None = None) -> None:
-        """Close the run's record if all of its shards have ended. `is_left`: none of them will begin any more; `outcomes`: those
-        of shards that could not record them.
-        """
-        ends = {number: End(one.name, int(one.exit_code), one.text, {}) for number, one in (outcomes or {}).items()}
-        closing = replace(self._closing(), is_left=is_left, ends=ends)
-        if self.context.ledger(self.mapping).close_if_over(self.identity.run_id, closing):
-            self._write_back()
+            return self._publish(lease)[0]
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
         """Open the outbox with the rows that this run sends under its options."""
         return open_outbox(
-            self._fence(lease),
+            self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token),
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
@@ -171,31 +148,20 @@ class FeedRun:
 
     @contextmanager
     def _lease(self) -> Iterator[LeaseKeeper]:
-        """Hold the lease of the feed, or of the shard, during the block, with signals deferred.
+        """Hold the lease of the feed during the block, with signals deferred.
 
         The record of the run starts under the lease, so that an unfinished record of another run, seen by the lease's holder, is
         a dead run's.
         """
-        feed, run_id, launched_by = self.mapping.feed, self.identity.run_id, self.identity.launched_by
-        worker = f"{self.shard} of " if self.shard.number else ""
-        holder = f"{worker}run {run_id}, launched by {launched_by}"
-        with (
-            signals_deferred(),
-            bound_contextvars(feed=feed, run_id=run_id),
-            ExitStack() as stack,
-        ):
+        run_id = self.identity.run_id
+        holder = f"run {run_id}, launched by {self.identity.launched_by}"
+        with signals_deferred(), bound_contextvars(feed=self.mapping.feed, run_id=run_id), ExitStack() as stack:
             with self._closed_if_left("waiting for the feed"):
-                wanted = (self.mapping, holder, self.shard, run_id)
-                lease = stack.enter_context(self.context.lease(*wanted, is_patient=self.options.wait))
+                lease = stack.enter_context(self.context.lease(self.mapping, holder, is_patient=self.options.wait))
             yield lease
 
-    def _fence(self, lease: LeaseKeeper) -> FencedTransaction:
-        return self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token, self.shard)
-
     @contextmanager
-    def _closed_if_left(
-        self, doing: str, lease: LeaseKeeper | None = None, account: Callable[[], PublishAccount | None] = lambda: None
-    ) -> Iterator[None]:
+    def _closed_if_left(self, doing: str, account: Callable[[], PublishAccount | None] = lambda: None) -> Iterator[None]:
         """Record the outcome if the block raises; if the state DB cannot record it, only the error is raised."""
         try:
             with faults_as_errors(lambda: doing, self.identity.run_id):
@@ -204,21 +170,16 @@ class FeedRun:
             try:
                 if isinstance(left, SyncError):
                     self._name_unsent(left)
-                self._begin(lease)  # records the attempt, even if the lease was never held
+                self._begin()  # records the attempt, even if the lease was never held
                 # After another run took the feed over, the counts are no longer ours.
-                self._close(_outcome_of_leaving(left, doing), lease, None if isinstance(left, LeaseLostError) else account())
+                self._close(_outcome_of_leaving(left, doing), None if isinstance(left, LeaseLostError) else account())
             except SyncError as problem:
                 structlog.get_logger().warning("the outcome of the run could not be recorded", problem=str(problem))
             raise
 
     def _name_unsent(self, error: SyncError) -> None:
         """Add to an error's hint how many staged rows wait, and what sends them."""
-        is_said = isinstance(error, BrakeError)  # with what passes the brake
-        if (
-            is_said
-            or self.shard.number
-            or isinstance(error, HeldByAnotherError | LeaseLostError | StateUnavailableError | StateBusyError)
-        ):
+        if isinstance(error, _SAY_WHY_NOT_SENT):
             return
         count, gate = self._count_unsent(), self.context.ledger(self.mapping).gate()
         if unsent := unsent_line(count, gate, self.mapping.feed):
@@ -230,8 +191,8 @@ class FeedRun:
 
     def _stage(self, lease: LeaseKeeper) -> tuple[Staged, RunOutcome]:
         published: PublishReport | None = None
-        with self._closed_if_left("staging", lease, lambda: published.account if published else None):
-            self._begin_phase("staging", lease)
+        with self._closed_if_left("staging", lambda: published.account if published else None):
+            self._begin_phase("staging")
             lists = self.context.lists(self.mapping)
             mapper = compile_feed(self.mapping, lists.directory, self.context.as_of or self.context.now())
             try:
@@ -248,7 +209,7 @@ class FeedRun:
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             outcome = self._unless_missing(self._outcome_of_stage(staged))
-            self._close(outcome, lease)
+            self._close(outcome)
             return staged, outcome
 
     def _may_send_unread(self) -> bool:
@@ -274,42 +235,6 @@ class FeedRun:
         job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, self.watcher.read, plan, notices, snapshot)
         return replace(job, as_of=context.as_of)
 
-    def _plan(self, lease: LeaseKeeper) -> int:
-        """Return in how many shards the run is published; if in several, they are recorded. 1: by this process, whole."""
-        options, most = self.options, self.options.shards or self.mapping.publish.shards
-        is_alone = self.context.spread is None and self.mapping.publish.shards == 1  # nothing would start other workers
-        if most == 1 or is_alone or self.shard.number or options.limit is not None or options.keys or options.window:
-            return 1
-        with self._closed_if_left("publishing", lease):
-            self._begin_phase("publishing", lease)
-            pass_the_gate(self.context.ledger(self.mapping), self.mapping, options, f"run {self.identity.run_id}")
-            return plan_shards(self._fence(lease), most)
-
-    def _publish_shards(self, shards: int) -> tuple[PublishReport, RunOutcome]:
-        """Publish the shards in processes of their own; or the first one here, if an orchestrator starts the others."""
-        context, identity = self.context, self.identity
-        if context.spread is None:
-            published = replace(self, shard=Shard(1, shards)).publish()
-            return published, outcome_of_publish(replace(published, standing=NOTHING), self.mapping)
-        queries, scope = LedgerQueries(context.engine), FeedScope(context.settings.destination, self.mapping.feed)
-        self.watcher.owed(queries.count(scope, RowFilter(frozenset({EntryState.PENDING}))))
-        outcomes: Mapping[int, RunOutcome] = {}
-        try:
-            outcomes = context.spread(self.mapping, identity.run_id, identity.launched_by, shards)
-        finally:
-            self.close_if_over(is_left=True, outcomes=outcomes)
-        run = queries.run(scope.destination, scope.feed, identity.run_id)
-        if run is not None and run.finished_at is None:
-            raise SyncError("a worker of the run has died, and still has its lease; the state is intact", hint=_AGAIN)
-        if run is None or run.exit_code is None:
-            hint = "nothing is lost; `eventsync status` shows who holds the feed"
-            raise LeaseLostError("another run has taken this feed over", hint=hint)
-        outcome = RunOutcome(run.outcome or "", ExitCode(run.exit_code), *message_and_hint(run.message))
-        cause = ShardsEndedEarlyError(outcome) if any(one.exit_code for one in run.shards) else None
-        duration_s = max((run.finished_at or run.started_at) - run.started_at, timedelta()).total_seconds()
-        account = run.publish or PublishAccount()
-        return PublishReport(account, cause, duration_s, standing=self._standing(), pace=run.pace), outcome
-
     def _publish(self, lease: LeaseKeeper) -> tuple[PublishReport, RunOutcome]:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id
         settings, policy = context.settings, mapping.publish
@@ -326,10 +251,9 @@ class FeedRun:
             fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
             return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
 
-        with self._closed_if_left("publishing", lease, account):
-            self._begin_phase("publishing", lease)
-            if not self.shard.number:
-                pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
+        with self._closed_if_left("publishing", account):
+            self._begin_phase("publishing")
+            pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
             outbox = self.open_outbox(lease)
             self.watcher.owed(outbox.owed)
             drain = Drain(
@@ -342,16 +266,13 @@ class FeedRun:
                 report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
             )
             published = publish(drain, partial(context.api, mapping), open_covers, Preflight(context.notes, mapping))
-            if published.cause is not None and not self.shard.number:
+            if published.cause is not None:
                 self._name_unsent(published.cause)
             self._warn([*published.outlook.notices, *published.surprises])
-            if self.shard.number:  # what waits in the whole feed is said once, at the end of the run
-                outcome = outcome_of_publish(replace(published, standing=NOTHING), mapping)
-            else:
-                published = replace(published, written_back=self._write_back())
-                put_pace(context.engine, settings.destination, mapping.feed, run_id, published.pace)
-                outcome = self._unless_missing(outcome_of_publish(published, mapping))
-            self._close(outcome, lease, published.account, published.pace)
+            published = replace(published, written_back=self._write_back())
+            put_pace(context.engine, settings.destination, mapping.feed, run_id, published.pace)
+            outcome = self._unless_missing(outcome_of_publish(published, mapping))
+            self._close(outcome, published.account)
             return published, outcome
 
     def _outcome_of_stage(self, staged: Staged) -> RunOutcome:
@@ -401,37 +322,22 @@ class FeedRun:
                 self.context.engine, self.context.settings.destination, self.mapping.feed, self.identity.run_id, tuple(notices)
             )
 
-    def _begin_phase(self, name: str, lease: LeaseKeeper) -> None:
+    def _begin_phase(self, name: str) -> None:
         """Begin a phase, unless a signal has asked to stop."""
         with signals_raised():
             raise_if_stopped()
         structlog.get_logger().info("phase begins", phase=name, launched_by=self.identity.launched_by)
-        self._begin(lease)
+        self._begin()
 
-    def _begin(self, lease: LeaseKeeper | None) -> None:
-        if self.shard.number:
-            if lease is not None:  # without it, the shard is another worker's
-                begin_shard(self._fence(lease), self.identity.dagster_run_id)
-            return
+    def _begin(self) -> None:
         self.context.ledger(self.mapping).begin_run(
             self.identity.run_id, launched_by=self.identity.launched_by, dagster_run_id=self.identity.dagster_run_id
         )
 
-    def _close(
-        self,
-        outcome: RunOutcome,
-        lease: LeaseKeeper | None,
-        account: PublishAccount | None = None,
-        pace: Mapping[str, float] | None = None,
-    ) -> None:
+    def _close(self, outcome: RunOutcome, account: PublishAccount | None = None) -> None:
         counts: Mapping[str, int] = asdict(account) if account else {}
         exit_code = int(outcome.exit_code)
         structlog.get_logger().info("phase ended", outcome=outcome.name, exit_code=exit_code, message=outcome.message, **counts)
-        if self.shard.number:
-            end = End(outcome.name, exit_code, outcome.text, pace or {})
-            if lease is not None and finish_shard(self._fence(lease), end, account, self._closing()):
-                self._write_back()
-            return
         self.context.ledger(self.mapping).finish_run(
             self.identity.run_id,
             outcome=outcome.name,
@@ -440,13 +346,6 @@ class FeedRun:
             publish_account=account,
             standing=self._standing(),
         )
-
-    def _closing(self) -> Closing:
-        def judge(shards: Sequence[ShardRecord], standing: Standing) -> End:
-            outcome = outcome_of_shards(shards, standing, self.mapping)
-            return End(outcome.name, int(outcome.exit_code), outcome.text, pace_of_shards(shards))
-
-        return Closing(judge, self.mapping.publish.key_memory_s)
 
 
 def _outcome_of_leaving(left: BaseException, doing: str) -> RunOutcome:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from mappings.compiler.mapper import zone_of_events
 from mappings.errors import ConfigError
-from mappings.spec.feed import MOST_SHARDS, FeedMapping
+from mappings.spec.feed import FeedMapping
 from mappings.strict import Strict
 from mappings.zones import find_zone
 
@@ -80,14 +80,6 @@ class Window(Strict):
         return self.first <= day <= self.last
 
 
-class Part(Strict):
-    """One shard of a run that several workers publish: the `number`-th of `of`."""
-
-    run: str = Field(description="The run's id.")
-    number: int = Field(ge=1)
-    of: int = Field(ge=1, le=MOST_SHARDS)
-
-
 class RunOptions(Strict):
     """The options of one run. The defaults are those of a scheduled run."""
 
@@ -107,10 +99,6 @@ class RunOptions(Strict):
     window: Window | None = Field(
         default=None, description="Only rows of these days; no bookmark moves, and no row counts as vanished."
     )
-    shards: int | None = Field(
-        default=None, ge=1, le=MOST_SHARDS, description="Publish with this many worker processes, instead of `publish: shards`."
-    )
-    part: Part | None = Field(default=None, description="Only publish this shard of a run that is at work.")
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Self:
@@ -119,6 +107,4 @@ class RunOptions(Strict):
             raise ValueError("status cannot be combined with publish_only: staged rows keep their status; stage them again")
         if self.publish_only and (self.full or self.window):
             raise ValueError("full and window cannot be combined with publish_only: nothing is read")
-        if (self.shards or 1) > 1 and (self.limit is not None or self.keys or self.window):
-            raise ValueError("shards cannot be combined with limit, keys or window: one process sends so few rows")
         return self

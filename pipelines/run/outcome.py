@@ -9,7 +9,7 @@ import platform
 import re
 import shlex
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -26,7 +26,6 @@ from state.errors import HeldByAnotherError, LeaseLostError
 if TYPE_CHECKING:
     from mappings.spec.feed import FeedMapping
     from state.ledger.gate import Gate
-    from state.ledger.shards import ShardRecord
     from state.ledger.standing import Standing
 
 HELP = "what to do: "
@@ -124,18 +123,8 @@ def message_and_hint(text: str) -> tuple[str, str]:
 
 def outcome_of(error: SyncError) -> RunOutcome:
     """Return the outcome of an error."""
-    if isinstance(error, ShardsEndedEarlyError):
-        return error.outcome
     name, code = next((name, code) for kinds, name, code in _OUTCOMES if isinstance(error, kinds))
     return RunOutcome(name, code, str(error), error.hint)
-
-
-class ShardsEndedEarlyError(SyncError):
-    """Not all shards of a run have ended in order; `outcome` is that of the run."""
-
-    def __init__(self, outcome: RunOutcome) -> None:
-        super().__init__(outcome.message, hint=outcome.hint)
-        self.outcome = outcome
 
 
 class FaultError(SyncError):
@@ -264,22 +253,6 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Run
             f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
         )
     return RunOutcome("needs attention", ExitCode.ATTENTION, message, hint)
-
-
-def outcome_of_shards(shards: Sequence[ShardRecord], standing: Standing, mapping: FeedMapping) -> RunOutcome:
-    """Return the outcome of a run from its shards: the gravest of theirs, or else what waits for a person."""
-    said: dict[str, list[str]] = {}
-    for one in shards:
-        said.setdefault(message_and_hint(one.message)[0], []).append(str(one.shard))
-    lines = [f"shard{'s' * (len(who) > 1)} {', '.join(who)} of {len(shards)}: {what}" for what, who in said.items() if what]
-    code = ExitCode(worst({one.exit_code or 0 for one in shards}))
-    gravest = next(one for one in shards if (one.exit_code or 0) == code)
-    _, hint = message_and_hint(gravest.message)
-    outcome = RunOutcome(gravest.outcome or "", code, joined_lines(*lines), hint)
-    if code is ExitCode.DONE:
-        return outcome_of_standing(standing, mapping, outcome)
-    message = joined_lines(outcome.message, copies_line(standing, mapping))
-    return replace(outcome, message=message, hint=hint or "run it again to continue")
 
 
 def unsent_line(count: int, gate: Gate, feed: str) -> str:

@@ -45,7 +45,6 @@ from pipelines.run.write_back import WrittenBack
 from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.shards import ShardRecord
 from state.ledger.standing import NOTHING, Standing
 
 OUTAGE = "outage"
@@ -71,7 +70,6 @@ lacks the scope for, it counts as lacking it for all.
 """
 PATIENT_ANSWERS = 10
 """After this many rows that are neither accepted nor refused as expected, the OpenAPI page is ignored."""
-_ADDED = frozenset({"limited", "pauses", "most_under_way"})
 _ROUNDING = 1e-9
 """Tolerance for shares, which are binary fractions: 29 % of 100 must not be a little less than 29."""
 T = TypeVar("T")
@@ -494,20 +492,6 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
         if pace.used_share <= _MOST_USED:
             numbers["used_share"] = round(pace.used_share, 3)
     return numbers
-
-
-def pace_of_shards(shards: Sequence[ShardRecord]) -> dict[str, float]:
-    """Return the figures of a run from those of its shards: counts are added, rates and times are the largest."""
-    ended = [one for one in shards if one.pace and one.publish and one.started_at and one.finished_at]
-    if not ended:
-        return {}
-    names = dict.fromkeys(name for one in ended for name in one.pace)
-    figures = {name: [one.pace[name] for one in ended if name in one.pace] for name in names}
-    pace = {name: sum(each) if name in _ADDED else max(each) for name, each in figures.items()}
-    sent = sum(one.publish.new + one.publish.carried_over - one.publish.pending for one in ended if one.publish)
-    times = [(one.started_at, one.finished_at) for one in ended if one.started_at and one.finished_at]
-    took_s = (max(end for _, end in times) - min(start for start, _ in times)).total_seconds()
-    return {**pace, "rows_per_s": round(sent / took_s, 1) if took_s > 0 else 0.0}
 
 
 def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> RunOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -115,12 +115,6 @@ class PublishAccount:
         if off := self.imbalance():
             hint = "run `eventsync state verify`; please report this as a fault of eventsync"
             raise ImbalanceError(f"the rows owed do not add up, by {off}: {self}", hint=hint)
-
-
-def sum_of(accounts: Iterable[PublishAccount]) -> PublishAccount | None:
-    """Return the sum of the accounts, None if there are none."""
-    terms = [*zip(*map(astuple, accounts), strict=True)]
-    return PublishAccount(*map(sum, terms)) if terms else None
 
 
 @dataclass(frozen=True, slots=True)

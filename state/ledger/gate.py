@@ -20,7 +20,6 @@ from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
 from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries, let_out
 from state.ledger.lease import FencedTransaction
-from state.ledger.shards import take_over
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 
 _Scope = Row[*tuple[Any, ...]]
@@ -122,7 +121,7 @@ def shut(connection: Connection, run: FencedTransaction, *, is_whole: bool, is_a
     is_waiting = and_(IS_NEVER_SENT, ENTRY.c.id > scope.released_id)
     is_unknown = or_(is_waiting, ENTRY.c.state == EntryState.HELD.value)
     unknown = count_entries(connection, ENTRY.c.scope_id == run.scope_id, is_unknown)
-    take_over(connection, run)
+    run.take_over(connection)
     _set(connection, run.scope_id, gate=GateState.STAGING.value, gate_run=run.run_id, gate_reason="")
     if is_anew:
         drop_bookmark(connection, run.scope_id)
@@ -235,7 +234,7 @@ def repeat_read(
         report.account.check()
         if brake(report):
             return None
-        take_over(connection, run)
+        run.take_over(connection)
         judge(connection, run, scope, report, stamp=stamp)
         # What the last read rejected is listed again for this one.
         listed = (PROBLEM.c.scope_id == run.scope_id, PROBLEM.c.listed_run == scope.gate_run)

@@ -1,5 +1,5 @@
-"""The lease: the exclusive right to stage and publish a feed or to publish one shard of it, with a heartbeat and a fencing
-token that every transaction checks first.
+"""The lease: the exclusive right to stage and publish a feed, with a heartbeat and a fencing token that every transaction
+checks first.
 
 On PostgreSQL the heartbeat's age is measured by the database's clock, so that hosts need not agree on the time.
 """
@@ -20,27 +20,26 @@ from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import psutil
 import structlog
-from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, and_, func, insert, literal, null, select, true, update
+from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, func, insert, literal, null, select, update
 
 from mappings.errors import SyncError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import free_pages, writing
+from state.enums import Phase
 from state.errors import HeldByAnotherError, LeaseLostError
-from state.tables import ENTRY, LEASE, RUN
+from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
 FRESH_S = LEASE_TTL_S / 4
 """How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
-SIDE_BY_SIDE = 10
-"""How many entries side by side are in one shard. If it were one, and every other row of a source is refused, a shard could have
-refused rows only, and would stop as if the mapping were wrong.
-"""
+LOST = "lost"
+"""The outcome of a run whose process was killed."""
 _LAST_BEAT_S = 0.5
 """How long leaving waits for a heartbeat that has begun."""
 _LONG = 0.25
@@ -49,31 +48,6 @@ _START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come roun
 _TAKEOVERS = 0x6C65617365 << 16
 """The first of the keys of our advisory locks: "lease" in ASCII, then the feed's number."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-class Shard(NamedTuple):
-    """The share of a feed's entries that one worker publishes, by blocks of entry ids: the `number`-th of `of` shares.
-
-    Number 0 is the whole feed, which a stage, a run of one worker and a person's decision need.
-    """
-
-    number: int = 0
-    of: int = 1
-
-    @property
-    def has(self) -> ColumnElement[bool]:
-        """The condition for the entries of the shard."""
-        return ENTRY.c.id // SIDE_BY_SIDE % self.of == self.number - 1 if self.number else true()
-
-    def excludes(self, other: Shard) -> bool:
-        """Return whether the two may not be held at the same time."""
-        return not (self.number and other.number) or self.number == other.number or self.of != other.of
-
-    def __str__(self) -> str:
-        return f"shard {self.number} of {self.of}"
-
-
-WHOLE = Shard()
 
 
 def seconds_since_boot() -> float:
@@ -175,7 +149,7 @@ def own_clock(engine: Engine, now: Callable[[], datetime]) -> LeaseClock:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to stage and publish one feed, or to publish a shard of it, until it is released or expires.
+    """The right to stage and publish one feed, until it is released or expires.
 
     `token` is larger than that of every earlier lease of the feed. Leaving the block releases the lease.
     """
@@ -217,29 +191,19 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
         )
 
 
-def acquire(
-    engine: Engine,
-    scope_id: int,
-    holder: Holder,
-    clock: LeaseClock,
-    shard: Shard = WHOLE,
-    check: Callable[[Connection], None] = lambda _connection: None,
-) -> Lease:
-    """Take the lease of a feed, or of a shard of it, from holders that have expired or died on this host.
+def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) -> Lease:
+    """Take the lease of a feed, from a holder that has expired or died on this host.
 
-    Those of the whole feed and of its shards exclude each other, and so do shards of different numbers. An expired lease that
-    would exclude this one is fenced off: its holder can write nothing more. `check`: raises an error if the lease is no longer
-    wanted. Raises `HeldByAnotherError` while one is held.
+    An expired lease is fenced off: its holder can write nothing more. Raises `HeldByAnotherError` while it is held.
     """
     now = server_now() if clock.is_servers else null()
     read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id).order_by(LEASE.c.shard)
     with writing(engine) as connection:
         if clock.is_servers:  # takeovers one by one; renewals do not wait for it
             connection.execute(select(func.pg_advisory_xact_lock(_TAKEOVERS + scope_id)))
-        check(connection)
         for _ in range(5):  # a holder may have renewed its lease meanwhile
             rows = connection.execute(read).all()
-            others = [row for row in rows if row.holder and shard.excludes(Shard(row.shard, row.shards))]
+            others = [row for row in rows if row.holder]  # several if workers of an earlier version had shares of the feed
             if held := next((row for row in others if not is_free(row, clock.now)), None):
                 raise held_by(held)
             if all(_fence(connection, row) for row in others):
@@ -248,11 +212,10 @@ def acquire(
             raise held_by(others[0])
         beat, token = clock.heartbeat(), max((row.token for row in rows), default=0) + 1
         taken = {"token": token, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
-        taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"], "shards": shard.of}
-        key = {"scope_id": scope_id, "shard": shard.number}
-        is_known = any(row.shard == shard.number for row in rows)
-        is_own = and_(*(LEASE.c[name] == value for name, value in key.items()))
-        connection.execute(update(LEASE).where(is_own).values(**taken) if is_known else insert(LEASE).values(**key, **taken))
+        taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"]}
+        own = (LEASE.c.scope_id == scope_id, LEASE.c.shard == 0)
+        if not connection.execute(update(LEASE).where(*own).values(**taken)).rowcount:
+            connection.execute(insert(LEASE).values(scope_id=scope_id, shard=0, shards=1, **taken))
         return Lease(engine, scope_id, token, clock)
 
 
@@ -261,11 +224,6 @@ def _fence(connection: Connection, seen: Row[*tuple[Any, ...]]) -> bool:
     names = ("scope_id", "shard", "token", "heartbeat_at")
     is_as_seen = (LEASE.c[name] == getattr(seen, name) for name in names)
     return connection.execute(update(LEASE).where(*is_as_seen).values(holder="")).rowcount == 1
-
-
-def end_if_free(connection: Connection, seen: Row[*tuple[Any, ...]], clock: LeaseClock) -> bool:
-    """End a lease that has expired or whose holder died; return whether it is free."""
-    return not seen.holder or (is_free(seen, clock.now) and _fence(connection, seen))
 
 
 def is_free(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
@@ -363,9 +321,7 @@ class LeaseKeeper:
 
 @dataclass(frozen=True, slots=True)
 class FencedTransaction:
-    """The context of a run's transactions: its `run_id` and lease `token`, the feed's scope, the clocks, and the run's share of
-    the entries.
-    """
+    """The context of a run's transactions: its `run_id` and lease `token`, the feed's scope, and the clocks."""
 
     engine: Engine
     scope_id: int
@@ -375,7 +331,6 @@ class FencedTransaction:
     token: int
     now: Callable[[], datetime]
     lease_clock: LeaseClock
-    shard: Shard = WHOLE
 
     @contextmanager
     def transaction(self, lock: Callable[[Connection, int], None] = lambda _connection, _scope_id: None) -> Iterator[Connection]:
@@ -396,6 +351,13 @@ class FencedTransaction:
     def key(self, row_key: RowKey, revision: int = 0) -> IdempotencyKey:
         """Return the row's idempotency key, a pure function of its arguments: a lost ledger leads to the same keys again."""
         return idempotency_key(self.namespace, self.feed, row_key, revision=revision)
+
+    def take_over(self, connection: Connection) -> None:
+        """Close the records of killed runs: an open record needs the lease, and this run holds it."""
+        others = (RUN.c.scope_id == self.scope_id, RUN.c.id != self.run_id, RUN.c.finished_at.is_(None))
+        columns = {"finished_at": self.now(), "phase": Phase.FINISHED.value, "outcome": LOST}
+        message = f"the process was killed; run {self.run_id} continues"
+        connection.execute(update(RUN).where(*others).values(**columns, message=message))
 
     def note(self, connection: Connection, **columns: object) -> None:
         """Update the run's record."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, case, select, update
@@ -16,8 +15,7 @@ from state.enums import GateState, Phase
 from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.alternatives import KnownRows, known_rows
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_report, read_stamp
-from state.ledger.lease import WHOLE, FencedTransaction, Holder, Lease, LeaseClock, Shard, acquire, own_clock, this_process
-from state.ledger.shards import Closing, check_open, close_if_over
+from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
 from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
 
@@ -51,21 +49,18 @@ class Ledger:
         self._lease_clock = lease_clock or own_clock(engine, now)
         self._known_scope: int | None = None
 
-    def acquire_lease(self, holder: str | Holder, shard: Shard = WHOLE, run_id: str = "") -> Lease:
-        """Take the lease of the feed, or of a run's shard, for this process, with a name for people; use it in a `with` block.
+    def acquire_lease(self, holder: str | Holder) -> Lease:
+        """Take the lease of the feed for this process, with a name for people; use it in a `with` block.
 
-        Raises `HeldByAnotherError` while another run holds it, `LeaseLostError` if the run of the shard has ended.
+        Raises `HeldByAnotherError` while another run holds it.
         """
-        process, scope_id = this_process(holder) if isinstance(holder, str) else holder, self._scope_id()
-        if not shard.number:
-            return acquire(self._engine, scope_id, process, self._lease_clock)
-        check = partial(check_open, scope_id=scope_id, run_id=run_id, shard=shard)
-        return acquire(self._engine, scope_id, process, self._lease_clock, shard, check)
+        process = this_process(holder) if isinstance(holder, str) else holder
+        return acquire(self._engine, self._scope_id(), process, self._lease_clock)
 
-    def fence(self, run_id: str, token: int, shard: Shard = WHOLE) -> FencedTransaction:
+    def fence(self, run_id: str, token: int) -> FencedTransaction:
         """Return the context of a run's transactions, each of which checks the token of its lease."""
         who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, token)
-        return FencedTransaction(*who, self._now, self._lease_clock, shard)
+        return FencedTransaction(*who, self._now, self._lease_clock)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
         """Create the run's record; a run that has one (its next step, or a repeated step) continues with it."""
@@ -100,12 +95,6 @@ class Ledger:
         self._scope_id()  # before the transaction: it may need one of its own
         with writing(self._engine) as connection:
             self._write_run(connection, run_id, columns)
-
-    def close_if_over(self, run_id: str, closing: Closing) -> bool:
-        """Close the record of a run of several shards if all of them have ended; return whether it was closed now."""
-        scope_id = self._scope_id()
-        with writing(self._engine) as connection:
-            return close_if_over(connection, scope_id, run_id, self._now(), self._lease_clock, closing)
 
     def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
         """Return what waits for a person now."""

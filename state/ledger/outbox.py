@@ -67,7 +67,6 @@ from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, is_forgotten
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
-from state.ledger.shards import take_over
 from state.ledger.standing import KEY_MEMORY_S, Standing, read_standing
 from state.tables import ENTRY, SCOPE
 
@@ -255,7 +254,6 @@ class Outbox:
         stopped_by: str,
     ) -> None:
         self._run = run
-        self._oldest = _OLDEST.where(run.shard.has)
         self._left = limit
         self._key_memory = key_memory
         self._ids = ids
@@ -295,7 +293,7 @@ class Outbox:
                 most = want - len(retried) if self._left is None else min(want - len(retried), self._left)
                 if self._ids is None:
                     page = {**since, "after": self._last_id, "want": most}
-                    first = list(map(Claim._make, connection.execute(self._oldest, page))) if most > 0 else []
+                    first = list(map(Claim._make, connection.execute(_OLDEST, page))) if most > 0 else []
                 else:
                     first = _claim_these(connection, self._ids[:most], since)
                 claims = [*retried, *first]
@@ -451,8 +449,8 @@ def open_outbox(
     key_memory_s: float = KEY_MEMORY_S,
     row_parts: int | None = None,
 ) -> Outbox:
-    """Start a drain of the run's shard: reopen what may be sent again automatically, and hand out what is owed, at most `limit`
-    rows, only of `keys`.
+    """Start a drain: reopen what may be sent again automatically, and hand out what is owed, at most `limit` rows, only of
+    `keys`.
 
     Oldest first; after a drain that was stopped, those sent least first, so that a row that the service never accepts does not
     begin every run. `row_parts`: a key of so many parts is a row's own, and covers all of its events; None: every key is one
@@ -465,9 +463,8 @@ def open_outbox(
         gate = read_gate(connection, scope_id)
         if not gate.is_open:
             raise closed(gate)
-        if not run.shard.number:
-            take_over(connection, run)
-            run.note(connection, phase=Phase.PUBLISHING.value)
+        run.take_over(connection)
+        run.note(connection, phase=Phase.PUBLISHING.value)
         given_up = _reopen(connection, run, key_memory_s)
         new, others = _count_pending(connection, run)
         ids = None
@@ -479,7 +476,7 @@ def open_outbox(
             )
         stopped_by = connection.execute(select(SCOPE.c.stopped_by).where(SCOPE.c.id == scope_id)).scalar_one()
         if stopped_by:
-            pending = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, _IS_PENDING, run.shard.has)
+            pending = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, _IS_PENDING)
             pending = pending.order_by(ENTRY.c.copies, ENTRY.c.id)
             wanted = None if ids is None else frozenset(ids)
             ids = [entry for entry in connection.execute(pending).scalars() if wanted is None or entry in wanted]
@@ -496,7 +493,7 @@ def _reopen(connection: Connection, run: FencedTransaction, key_memory_s: float)
     """
     now = run.now()
     forgotten = is_forgotten(now, key_memory_s)
-    entries = update(ENTRY).where(ENTRY.c.scope_id == run.scope_id, run.shard.has, ~IS_SET_ASIDE)
+    entries = update(ENTRY).where(ENTRY.c.scope_id == run.scope_id, ~IS_SET_ASIDE)
     pending, uncertain = EntryState.PENDING.value, EntryState.UNCERTAIN.value
     blocked = entries.where(ENTRY.c.state == EntryState.BLOCKED.value, IS_IN_SOURCE)
     connection.execute(blocked.values(state=pending, updated_at=now))
@@ -519,7 +516,7 @@ def _find_events(connection: Connection, scope_id: int, row_keys: Collection[Row
 def _count_pending(connection: Connection, run: FencedTransaction) -> tuple[int, int]:
     """Return how many entries are pending: those staged by this run, and the others."""
     own = func.coalesce(func.sum(case((ENTRY.c.staged_run == run.run_id, 1), else_=0)), 0)
-    pending = (ENTRY.c.scope_id == run.scope_id, _IS_PENDING, run.shard.has)
+    pending = (ENTRY.c.scope_id == run.scope_id, _IS_PENDING)
     new, every = connection.execute(select(own, func.count()).where(*pending)).one()
     return int(new), int(every) - int(new)
 

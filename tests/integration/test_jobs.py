@@ -161,10 +161,3 @@ def test_a_feed_that_the_webserver_lacks_keeps_no_other_from_being_launched(five
     assert list(reports) == list(FEEDS)
     assert [feed for feed in FEEDS if not reports[feed][0]] == [lacking]
     assert "refused to launch" in reports[lacking][1]
-
-
-def test_on_a_webserver_only_feeds_with_shards_can_be_published_by_several_workers(five_feeds: Desk) -> None:
-    with dagster_webserver("SUCCESS") as webserver:
-        said = five_feeds.command("run", "--all", "--shards", "2", code=2, EVENTSYNC_DAGSTER_URL=webserver.url)
-    assert "`publish: shards` is not set" in said.words
-    assert webserver.followed == set()

@@ -144,6 +144,7 @@ def test_a_backfill_that_is_interrupted_so_early_leaves_its_slice_to_the_next(de
 
 def test_a_run_works_whatever_standard_streams_its_caller_has_closed(desk: Desk, service: Service) -> None:
     desk.source(lines(300))
-    run = f"{Path(sys.executable).with_name('eventsync')} run {FEED} --no-dagster --json --shards 2 <&- >&- 2>&-"
+    desk.mapping(name="other.yaml", feed="other", title='{join: [{from: TITLE}, " again"]}', zone="Europe/London")
+    run = f"{Path(sys.executable).with_name('eventsync')} run --all --no-dagster --json --jobs 2 <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", run], cwd=desk.folder, env=desk.env, check=False).returncode == 0
-    assert service.outcomes() == {"created": 300}
+    assert service.outcomes() == {"created": 600}

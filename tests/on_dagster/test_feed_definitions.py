@@ -43,7 +43,7 @@ def test_the_job_of_a_feed_stages_and_publishes_it_alone(desk: Desk) -> None:
     assert set(job.asset_layer.executable_asset_keys) == {STAGED, PUBLISHED}
     assert job.tags["eventsync/feed"] == FEED
     options = job.resource_defs["options"].config_schema.config_type.fields
-    expected = {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window", "shards", "part"}
+    expected = {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window"}
     assert set(options) == expected
     assert all(len(field.description or "") > 20 and not field.is_required for field in options.values())
 

@@ -182,6 +182,7 @@ examples | [{row: {ID: 1}}] => an example needs one outcome | [{event: {title: x
 examples | [{row: {ID: 1}, rejected: {title: requird}}] => did you mean "required"?
 publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon} => "soon" is not a duration
 publish | {brakes: {rejected: 5}} => "5" is more than 100%, write "5%" if that is meant
+publish | {shards: 4} => "shards" was removed … write "in_flight: 64", or divide the source into feeds
 publish | {on_change: reprt} => "reprt" is not among the choices, did you mean "report"?
 extra | [descripton] => :4:9: the event has no field "descripton" | [offers.price] => the event has no field "offers.price"
 extra | ['offers[0].url'] => "offers[0].url" is not a field of the event

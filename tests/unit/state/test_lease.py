@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,19 +10,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
 
 import pytest
+from empty_books import lay_out
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from integration.waiting import pause, until
 from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock, World
 
+from mappings.row_key import FeedName
 from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, is_running, this_process
 from state.ledger.ledger import Ledger
+from state.opening import open_database
 from state.queries import LedgerQueries, held_leases
 
 CHILD = """
@@ -203,6 +211,49 @@ def test_a_takeover_waits_for_the_holders_transaction_and_finds_that_it_has_spok
         go_on.set()
         holding.result(30)
         assert asking.result(30) is None
+
+
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
+STEPS = st.lists(st.tuples(st.sampled_from(["acquire", "acquire", "renew", "release", "time"]), st.integers(0, 4)), min_size=5)
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{lay_out(Path(tmp_path_factory.mktemp('leases')) / 'state.db')}")
+    yield engine
+    engine.dispose()
+
+
+@settings(max_examples=5 * EXAMPLES, deadline=None)
+@given(steps=STEPS)
+def test_one_run_at_most_can_write_in_any_order_of_taking_renewing_and_expiring(
+    one_file: Engine, steps: list[tuple[str, int]]
+) -> None:
+    clock, tokens, held = Clock(), [0], dict[int, Lease]()
+    feed = FeedName(f"feed-{next(NUMBERS)}")
+    ledger = Ledger(one_file, DESTINATION, feed, namespace="", now=clock, lease_clock=clock.lease_clock)
+    for step, worker in steps:
+        with suppress(HeldByAnotherError, LeaseLostError):
+            if step == "time":
+                clock.turn(seconds=20 + 20 * worker)
+            elif step == "acquire":
+                held[worker] = ledger.acquire_lease(ELSEWHERE)
+                tokens.append(held[worker].token)
+                assert tokens[-1] > tokens[-2]
+            elif worker in held:
+                held[worker].renew() if step == "renew" else held.pop(worker).release()
+        assert sum(_can_write(ledger, lease) for lease in held.values()) <= 1
+
+
+def _can_write(ledger: Ledger, lease: Lease) -> bool:
+    """Whether a transaction of the lease would commit; it is not committed, so that nothing is renewed."""
+    try:
+        with ledger.fence("run", lease.token).transaction() as connection:
+            connection.rollback()
+    except LeaseLostError:
+        return False
+    return True
 
 
 def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> FencedTransaction:

@@ -65,7 +65,6 @@ class Cause(StrEnum):
     HELD = "held", "rows held"
     DRIFT = "drift", "rows changed"
     VANISHED = "vanished", "rows gone"
-    EARLIER = "earlier", "earlier events to remove"
 
 
 MOST_AN_HOUR = 6
@@ -413,8 +412,8 @@ class Notifier:
 def _news(feed: FeedName, owner: str, notices: Sequence[Notice], concerns: Sequence[Concern]) -> FeedNews:
     """Build the news of a feed from the notices due and its current concerns."""
     by_cause = {concern.cause: concern for concern in concerns}
-    words = {Cause(one.cause): one.words for one in notices}
-    unsent = {Cause(one.cause) for one in notices if one.told_at is None}
+    words = {one.cause: one.words for one in notices}
+    unsent = {one.cause for one in notices if one.told_at is None}
     return FeedNews(
         feed,
         owner,

@@ -64,7 +64,6 @@ class Waiting(StrEnum):
     UNCONFIRMED = "delivered_unconfirmed"
     DRIFT = "drift"
     VANISHED = "vanished"
-    EARLIER = "earlier"
     WARNING = "warning"
 
 

@@ -23,7 +23,6 @@ from state.ledger.reads import DuplicateIndex
 from state.opening import opened_database
 from state.tables import (
     BACKFILL,
-    EARLIER,
     ENTRY,
     KNOWN_AS,
     LEASE,
@@ -182,11 +181,9 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
         for other in others:
             DuplicateIndex(target, other["id"])
         if scope is not None:
-            of_feed = ENTRY.c.scope_id == scope["id"]
             pairs = or_(SIDE_BY_SIDE.c.scope_id == scope["id"], SIDE_BY_SIDE.c.other_id == scope["id"])
             _copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
             _copy_rows(source, target, KNOWN_AS, select(KNOWN_AS).where(KNOWN_AS.c.scope_id == scope["id"]))
-            _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
             _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))
 

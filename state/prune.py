@@ -17,7 +17,7 @@ from state.backfills import BackfillState
 from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
 from state.ledger.accounts import READS_COMPARED
-from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE, SHARD_RUN
+from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE, SHARD_RUN
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
@@ -128,12 +128,6 @@ def _old_answers(_connection: Connection, scope_id: int, before: datetime) -> _C
     return and_(ENTRY.c.scope_id == scope_id, is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.updated_at < before)
 
 
-def _old_earlier_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
-    """Return the condition for old answers of events that a later draft has replaced."""
-    ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
-    return and_(EARLIER.c.entry_id.in_(ours), EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
-
-
 def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> list[str]:
     """Return the runs of a feed that are kept whatever their age.
 
@@ -163,6 +157,5 @@ _HISTORY = (
     ("problems", PROBLEM, PROBLEM.c.id, _old_problems),
     ("runs", RUN, RUN.c.id, _old_runs),
     ("answers", ENTRY, ENTRY.c.id, _old_answers),
-    ("answers", EARLIER, EARLIER.c.entry_id, _old_earlier_answers),
 )
 """For each kind in `Pruned`: the table, the key for paging, and the condition for old records."""

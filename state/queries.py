@@ -18,7 +18,7 @@ from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Wai
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
 from state.ledger.alternatives import KnownRows, find_named, known_rows
-from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
+from state.ledger.entries import IS_SET_ASIDE, count_entries, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -186,14 +186,8 @@ class LedgerQueries:
                 others = _filtered(replace(which, row_key=None), scope_id, self._now())
                 page = standing.RECORDS.where(*others, ENTRY.c.id > after, ENTRY.c.id.in_(named))
                 found = connection.execute(page).all()
-            earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
-        return tuple(
-            replace(
-                standing.as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id)
-            )
-            for row in found
-        )
+        return tuple(replace(standing.as_record(row), candidate=candidates.get(row.candidate_id)) for row in found)
 
     def count(self, book: FeedScope, which: RowFilter) -> int:
         """Count a feed's entries."""

@@ -6,11 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Row, and_, exists, func, null, select, union_all
+from sqlalchemy import Connection, Engine, Row, and_, exists, func, select
 
 from mappings.row_key import fingerprint, idempotency_key
 from state.database import log_of, reading
@@ -20,7 +19,7 @@ from state.ledger.accounts import load_answer, load_publish, load_read, load_rep
 from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
 from state.opening import schema_revision
-from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, KNOWN_AS, RUN, SCOPE
+from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """The subject of a finding: the file, the tables, an entry, its key, its pinned body, its event id, or a run's accounts."""
@@ -40,12 +39,6 @@ _ENTRIES = (
     .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     .outerjoin(_CANDIDATE, _CANDIDATE.c.id == ENTRY.c.candidate_id)
     .order_by(ENTRY.c.id)
-)
-_EARLIER = (
-    select(EARLIER, ENTRY.c.row_key, *_OF_FEED, *(null().label(name) for name in ("state", "cover_url", "baseline_body")))
-    .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
-    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    .order_by(EARLIER.c.entry_id)
 )
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id).order_by(RUN.c.started_at)
 _ROWS = select(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key).join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
@@ -109,22 +102,21 @@ def find_left_log(engine: Engine) -> Finding | None:
 
 
 def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Finding]:
-    """Check the entries and the earlier events.
+    """Check the entries.
 
     A body that does not match its fingerprint is reported only if its feed has no images: an unusable image was left out of its
     body together with its address, so such a body is sound.
     """
     with_covers: set[tuple[str, str]] = set()
     in_doubt: list[Finding] = []
-    for row in chain(_streamed(connection, _ENTRIES), _streamed(connection, _EARLIER)):
+    for row in _streamed(connection, _ENTRIES):
         due = idempotency_key(row.namespace, row.feed, row.row_key, revision=row.revision)
         if row.idempotency_key != due:
             yield _finding("key", f"it is {row.idempotency_key}, and should be {due}", row)
-        if row.state is not None:
-            yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
-            if row.state == EntryState.DELIVERED and row.event_id is None:
-                yield _finding("event", "it is delivered, and has no event id", row)
-        counts["entries"] += row.state is not None
+        yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
+        if row.state == EntryState.DELIVERED and row.event_id is None:
+            yield _finding("event", "it is delivered, and has no event id", row)
+        counts["entries"] += 1
         for what, body, on_record, cover_url in _bodies_of(row):
             if cover_url or _COVER in body:
                 with_covers.add((row.destination, row.feed))
@@ -209,9 +201,7 @@ def _check_uniqueness(connection: Connection) -> Iterator[Finding]:
     names = (SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key)
     for row in connection.execute(_ROWS.add_columns(func.count().label("times")).group_by(*names).having(func.count() > 1)):
         yield Finding("entry", f"the row has {row.times} entries", row.destination, row.feed, row.row_key)
-    own = _ROWS.add_columns(ENTRY.c.event_id)
-    earlier = _ROWS.add_columns(EARLIER.c.event_id).join(EARLIER, EARLIER.c.entry_id == ENTRY.c.id)
-    events = union_all(own, earlier).subquery()
+    events = _ROWS.add_columns(ENTRY.c.event_id).subquery()
     event = (events.c.destination, events.c.event_id)
     taken = select(*event).where(events.c.event_id.is_not(None)).group_by(*event).having(func.count() > 1).subquery()
     is_taken = and_(taken.c.destination == events.c.destination, taken.c.event_id == events.c.event_id)

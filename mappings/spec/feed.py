@@ -167,10 +167,8 @@ class Brakes(Strict):
 class PublishPolicy(Strict):
     """What to do about changes that the service cannot take, and how long to wait for it."""
 
-    on_change: Literal["report", "ignore", "create_draft_again"] = "report"
-    """When a delivered row changes at its source: report the drift; ignore it (counted, never listed); or create the changed
-    event again, as a draft beside the delivered one, once for each change.
-    """
+    on_change: Literal["report", "ignore"] = "report"
+    """When a delivered row changes at its source: report the drift, or ignore it (counted, never listed)."""
     on_vanish: Literal["report", "ignore"] = "report"
     """When a delivered row is gone from its source: report it, or ignore it (neither marked nor listed)."""
     draft_on_warning: bool = False

@@ -298,7 +298,10 @@ _SAID_ELSEWHERE = {
     "timezone": "zone",
 }
 """Words for the same thing in other programs, or elsewhere in a mapping file."""
-_REMOVED = {"shards": 'one process sends a feed: write "in_flight: 64", or divide the source into feeds, which run side by side'}
+_REMOVED = {
+    "shards": 'one process sends a feed: write "in_flight: 64", or divide the source into feeds, which run side by side',
+    "create_draft_again": 'write "report", and change the event by hand',
+}
 """What to write instead of words that earlier versions knew."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
 _WORDS = {
@@ -348,6 +351,8 @@ def _model_problem(problem: ErrorDetails, document: Block) -> MappingProblem:  #
             return MappingProblem(position, str(context.get("message", "")), str(context.get("hint", "")))
         case "literal_error" | "enum":
             known = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
+            if instead := _REMOVED.get(str(found)):
+                return MappingProblem(position, f'"{found}" was removed', instead)
             hint = _meant(str(found), known) or f"there are {', '.join(known)}"
             return MappingProblem(position, f'"{found}" is not among the choices', hint)
         case "string_pattern_mismatch":

@@ -41,11 +41,10 @@ def diff(
         eventsync diff lisbon-agenda A-17
 
     A row is listed if the source has edited or cancelled it since it was sent, if it was sent as a draft and the source now says
-    published, if its event was removed by hand and the row is back, if it vanished from the source, or if earlier events of it
-    are to be removed. Ignored rows come last. The API cannot change or remove an event: do that by hand on the service's
-    pages, then record it with `eventsync resolve FEED KEY --applied` or `--removed`. `--ignore` takes the row off the list until
-    it changes again. The comparison uses the last read; neither the source nor the service is asked. Exit codes: 0 done, 2 there
-    is no such row.
+    published, if its event was removed by hand and the row is back, or if it vanished from the source. Ignored rows come last.
+    The API cannot change or remove an event: do that by hand on the service's pages, then record it with `eventsync resolve FEED
+    KEY --applied` or `--removed`. `--ignore` takes the row off the list until it changes again. The comparison uses the last
+    read; neither the source nor the service is asked. Exit codes: 0 done, 2 there is no such row.
     """
     output = Output(json=as_json)
     with open_feed_session(feed) as session:
@@ -61,8 +60,7 @@ def diff(
         ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _WAITING)
     edited = status.drifted - status.to_publish - status.cancelled - status.returned
     counts = dict(zip(_KINDS.values(), (edited, status.to_publish, status.cancelled, status.returned), strict=True))
-    earlier = status.waiting.get(Waiting.EARLIER, 0)
-    counts |= {"vanished": status.vanished, "earlier events": earlier, "ignored": ignored}
+    counts |= {"vanished": status.vanished, "ignored": ignored}
     output.document(Differences(feed=name, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
     terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     output.note(f"{name}: {terms or 'the source agrees with what was delivered'}; {_as_of_words(as_of)}")
@@ -82,8 +80,8 @@ class AsOf(TypedDict):
 
 
 class Differing(TypedDict):
-    """A row whose source differs from what the service shows, with the fields that differ. `earlier_event_ids`: events of the row
-    to be removed by hand; `is_set_aside`: a person has ignored the row.
+    """A row whose source differs from what the service shows, with the fields that differ. `is_set_aside`: a person has ignored
+    the row.
     """
 
     row_key: str
@@ -93,7 +91,6 @@ class Differing(TypedDict):
     place: str
     vanished_at: datetime | None
     vanished_by: str
-    earlier_event_ids: Sequence[int]
     is_set_aside: bool
     changed: Sequence[FieldDiff]
 
@@ -131,7 +128,7 @@ if IS_WORKING:
         DriftKind.CANCELLED: "cancelled at the source",
         DriftKind.RETURNED: "removed by hand, back in the source",
     }
-    _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
+    _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED))
 
 
 def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
@@ -148,13 +145,9 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
 
 def _differing(session: FeedSession) -> Iterator[RowRecord]:
     """Yield the rows that wait for a person, then the ignored ones; a row of several kinds appears once."""
-    listed = set[int]()
     for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _WAITING)):
         for record in session.queries.every_row(session.scope, which):
-            is_listed = record.entry_id in listed or (which.waiting is Waiting.VANISHED and record.drift_kind is not None)
-            if record.earlier_event_ids:
-                listed.add(record.entry_id)
-            if not is_listed:
+            if which.waiting is not Waiting.VANISHED or record.drift_kind is None:
                 yield record
 
 
@@ -176,7 +169,7 @@ def _kind(record: RowRecord) -> str:
 
 
 def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
-    """Yield one table line per field, with the row on its first line only; then one per earlier event."""
+    """Yield one table line per field, with the row on its first line only."""
     kind = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
     head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], str(document["event_id"] or ""))
     if not document["changed"]:
@@ -184,8 +177,6 @@ def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
         yield (*head, "its cover image" if of_cover else "", "", "")
     for number, one in enumerate(document["changed"]):
         yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
-    for earlier in document["earlier_event_ids"]:
-        yield f"earlier event {earlier}: remove by hand", "", str(earlier), "", "", ""
 
 
 def _as_of(last_read: RunRecord | None) -> AsOf | None:

@@ -101,7 +101,6 @@ class SectionName(StrEnum):
     REFUSED = "refused"
     CHANGED = "changed"
     GONE = "gone"
-    EARLIER = "earlier"
     LOOK = "look"
     UNDER_WAY = "under-way"
     ONLINE = "online"
@@ -381,7 +380,7 @@ class _Rows:
             name=text_of(str(event.get("title", "")) or record.row_key),
             when=text_of(f"{when} ({zone})" if zone and when else when),
             is_new=is_new,
-            is_changed=not is_new and section in _DIFFERING and self._is_fresh(record.updated_at),
+            is_changed=not is_new and is_changed and self._is_fresh(record.updated_at),
             event_id=record.event_id,
             link=self._link(record.event_id),
             points=(Point(text, where),) if text else (),
@@ -407,7 +406,6 @@ def _say(words: Words, name: str, **values: object) -> str:
     return words.say(_WORDS[name], **values)
 
 
-_DIFFERING = {SectionName.CHANGED, SectionName.EARLIER}
 _PLACE = re.compile(
     r"(?:'(?P<tab>(?:[^']|'')+)'|(?P<name>.+?))(?::|![A-Z]*)(?P<row>\d+)(?: \((?:record \d+|row (?P<shown>\d+))\))?", re.DOTALL
 )
@@ -431,8 +429,6 @@ def _text(record: RowRecord, section: SectionName, words: Words) -> str:
         case SectionName.GONE:
             gone = _WORDS["gone"]["by_rule" if record.vanished_by else "not_there"]
             return words.say(gone, day=(record.vanished_at or record.updated_at).date())
-        case SectionName.EARLIER:
-            return _say(words, "earlier", events=", ".join(map(str, record.earlier_event_ids)))
         case SectionName.REFUSED:
             message = record.answer and (record.answer.issue or record.answer.message)
             return _say(words, "service_says", message=text_of(message)) if message else _say(words, "not_accepted")

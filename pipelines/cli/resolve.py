@@ -93,7 +93,7 @@ def resolve(  # the options of the surface
         eventsync resolve lisbon-agenda A-17 --event-id 4711
         # It does not exist at the service, send it
         eventsync resolve lisbon-agenda A-17 --resend
-        # Vanished, cancelled or replaced: the event was removed from the service
+        # Vanished or cancelled: the event was removed from the service
         eventsync resolve lisbon-agenda A-19 --removed
         # Undo the last decision
         eventsync resolve lisbon-agenda A-17 --undo
@@ -101,8 +101,8 @@ def resolve(  # the options of the surface
     One command decides about all of its rows, or about none. `eventsync rows` lists the rows that wait for a decision.
 
     `--applied` records that the service now shows what the last read found in the source. `--same-as` moves the event to the
-    new key. `--removed` records that the event and earlier events of a vanished or cancelled row were removed; of any other row
-    only its earlier events. If the row returns, `--resend` creates its event again. `--undo` works until something is sent.
+    new key. `--removed` records that the event of a vanished or cancelled row was removed. If the row returns, `--resend` creates
+    its event again. `--undo` works until something is sent.
 
     `--resend` asks for confirmation if an earlier attempt may have created the event: there would be two. An uncertain row, or
     one without access to its channel, is sent again under its own idempotency key, and under its next key if the service only
@@ -171,7 +171,8 @@ _NAMED = 5
 class DecidedRow(TypedDict):
     """One row after the decision, with its result as a sentence (`what`).
 
-    `removed_event_ids`: the events recorded as removed; `other_key`: the row whose event this one took over or gave back.
+    `removed_event_ids`: the event recorded as removed, if its id is known; `other_key`: the row whose event this one took over
+    or gave back.
     """
 
     row_key: str
@@ -248,16 +249,13 @@ def _decided_row(resolved: Resolved) -> DecidedRow:
         is_changed=change is not None,
         what=resolved.outcome.because if isinstance(resolved.outcome, NoChange) else _what(resolved.outcome, resolved),
         idempotency_key=resolved.after.key,
-        removed_event_ids=() if change is None else change.removed,
+        removed_event_ids=(change.event_id,) if change and change.decision == "removed" and change.event_id is not None else (),
         other_key=str(change.adopted) if change and change.adopted else None,
     )
 
 
 def _what(change: Change, resolved: Resolved) -> str:
     """Return the result of a decision as a sentence."""
-    if change.removed:
-        events = f"event{'s' * (len(change.removed) > 1)} {', '.join(map(str, change.removed))}"
-        return f"{events}: recorded as removed from the service"
     taken = "its event" if change.event_id is None else f"event {change.event_id}"
     texts = {
         "event_id": f"recorded as delivered, as event {change.event_id}",
@@ -265,7 +263,9 @@ def _what(change: Change, resolved: Resolved) -> str:
         "applied": "recorded: the service shows what the source says",
         "same_as": f"has taken over {taken} from {change.adopted}; nothing is sent",
         "release": "the next run sends it",
-        "removed": "its event is recorded as removed from the service",
+        "removed": "its event is recorded as removed from the service"
+        if change.event_id is None
+        else f"event {change.event_id}: recorded as removed from the service",
         None: "listed again" if resolved.before.is_set_aside else "the decision is undone",
     }
     if change.decision in texts:

@@ -43,8 +43,8 @@ StateWord = Annotated[
     typer.Option(
         "--state",
         metavar="S",
-        help="conflict, blocked, uncertain, refused, held, delivered_unconfirmed, drift, vanished, earlier, warning, rejected;"
-        " or pending, delivered, superseded, resent, ignored. Default: all that wait for a person.",
+        help="conflict, blocked, uncertain, refused, held, delivered_unconfirmed, drift, vanished, warning, rejected; or"
+        " pending, delivered, superseded, resent, ignored. Default: all that wait for a person.",
         autocompletion=state_words,
     ),
 ]
@@ -75,10 +75,9 @@ def rows(
         # What changed after it was delivered
         eventsync rows lisbon-agenda --state drift
 
-    Ignored rows and past events do not wait for a person. A row may be on several lists. `earlier`: events that a changed row
-    has replaced by a new draft. `superseded`: the row's event was moved to another key. Warnings stay until the row or the
-    mapping changes. The CSV file has the partner's columns of rejected, held and warned rows, followed by place, problem and
-    hint; it is safe to open in a spreadsheet. Exit code 0.
+    Ignored rows and past events do not wait for a person. A row may be on several lists. `superseded`: the row's event was moved
+    to another key. Warnings stay until the row or the mapping changes. The CSV file has the partner's columns of rejected, held
+    and warned rows, followed by place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
     output = Output(json=as_json)
     if unmapped:
@@ -162,7 +161,6 @@ class Entry(TypedDict):
     row_key: str
     entry_state: EntryState
     event_id: int | None
-    earlier_event_ids: Sequence[int]
     idempotency_key: str
     attempts: int
     copies: int
@@ -197,7 +195,7 @@ class UnmappedValues(TypedDict):
 
 
 _SHOWN = 100
-_NOT_STATES = frozenset({"resent", "drift", "vanished", "earlier"})
+_NOT_STATES = frozenset({"resent", "drift", "vanished"})
 """Values of `--state` that are not states of an entry."""
 _COLUMNS = ("state", "place", "row key", "event", "problem", "what to do")
 
@@ -271,10 +269,9 @@ def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
     )
 
 
-def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:  # noqa: PLR0911  # one arm per text
-    """Return problem and advice for an entry on one of the lists resent, vanished, drift and earlier."""
+def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:
+    """Return problem and advice for an entry on one of the lists resent, vanished and drift."""
     event = "the event" if record.event_id is None else f"event {record.event_id}"
-    earlier = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
     applied, removed, resend = (_command("resolve", feed, record, f"--{one}") for one in ("applied", "removed", "resend"))
     match choice, record.drift_kind:
         case "resent", _:
@@ -286,9 +283,6 @@ def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:
             left_out = f"left out since {since} by {record.vanished_by}"
             problem = left_out if record.vanished_by else f"gone from its source since {since}"
             return problem, f"if it is cancelled, remove {event} by hand; then {removed}"
-        case Waiting.EARLIER, _:
-            problem = f"a changed row was sent as a new draft; earlier {earlier}: remove by hand"
-            return problem, f"remove {earlier} by hand; then {removed}"
         case _, DriftKind.TO_PUBLISH:
             return "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
         case _, DriftKind.CANCELLED:

@@ -100,8 +100,7 @@ def _left_out(report: StageReport, limits: Brakes) -> _Result:
 
 
 def _new(report: StageReport, limits: Brakes) -> _Result:
-    """Trip if new rows replace or far outnumber the known ones (a partner's ids have changed), or if most known rows changed at
-    once and each would become another draft.
+    """Trip if new rows replace or far outnumber the known ones (a partner's ids have changed).
 
     Rows that an earlier run staged and no run has sent still count as new. A feed whose earlier reads replaced as many rows, and
     were sent, is excused from that part only.
@@ -116,18 +115,14 @@ def _new(report: StageReport, limits: Brakes) -> _Result:
     is_replacing = gone > new / 2 and report.replaced_before < READS_OF_A_HABIT
     is_still_braked = report.waiting > 0 and "new" in report.stood
     is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
-    is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
     is_alike = report.alike >= AGREEING and report.alike > new / 2 and limits.new is not None
     is_usual = max(report.replaced_before, report.alike_before) >= READS_OF_A_HABIT
-    tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
-    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}"
-    if report.redrafted:
-        sentence += f"; {report.redrafted} delivered rows have changed, and each would be sent as another draft"
-    sentence += _named(report)
+    tripped = (known >= HISTORY_THAT_COUNTS and is_flood) or (is_alike and not is_usual)
+    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_named(report)}"
     if is_alike:
         agree = "equal missing rows in two of title, start and place: dates, titles or keys may have changed"
         sentence += f"; {report.alike} of the new rows {agree}"
-    return "new", tripped, max(new, report.redrafted) / wanted if wanted else 0.0, _allowed(limits.new), sentence
+    return "new", tripped, new / wanted if wanted else 0.0, _allowed(limits.new), sentence
 
 
 def _beside(report: StageReport, gone: int) -> str:
@@ -192,7 +187,6 @@ def _step(name: BrakeName, report: StageReport, feed: str) -> str:
     sends = f"({_rows(max(account.new, account.new - report.restaged + report.waiting))} will be sent"
     new = f"; {resolve} gives held rows their events" if account.held else ""
     again = f", {report.alike} of them probably again" if report.alike else ""
-    again = f", {report.redrafted} of them as drafts beside their events" if report.redrafted else again
     correct, correct_or = "correct the source or the mapping and run again", "or, if the change is meant"
     steps: dict[BrakeName, str] = {
         "rejected": f"{correct}; or send the good rows anyway: {accept} {sends})",

@@ -47,7 +47,6 @@ STANDING_TEXTS: Mapping[str, str] = {
     Waiting.UNCONFIRMED: "delivered, with an event id that is not known",
     Waiting.DRIFT: "changed at the source since they were sent",
     Waiting.VANISHED: "gone from the source since they were sent",
-    Waiting.EARLIER: "with earlier events to remove by hand",
     Waiting.WARNING: "used with a warning",
 }
 """Sentences by the value of `rows --state`; the number of rows precedes each."""
@@ -62,8 +61,6 @@ STANDING_HELP: Mapping[str, str] = {
     "rejected": "`eventsync rows {feed} --state rejected --csv FILE` writes a list for the partner",
     "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
     "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
-    "earlier": "`eventsync rows {feed} --state earlier` names the events; remove them by hand, then"
-    " `eventsync resolve {feed} KEY --removed`",
     "warning": "`eventsync rows {feed} --state warning` shows the warnings;"
     " `eventsync resolve {feed} KEY --ignore` takes one off the list",
 }

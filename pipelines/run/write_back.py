@@ -46,7 +46,7 @@ _REHEARSING = "nothing was written into the sheet: the service is a local one, a
 _STOPPED = "the run was asked to stop; the next run writes the rest"
 _MOVING = "its rows are being moved; the next run writes the rest"
 _STUBBORN = "some cells do not keep what is written: check them for formulas and data validation"
-_HELD_LIKE, _VANISHED, _EARLIER = "held like", "vanished", "earlier"
+_HELD_LIKE, _VANISHED = "held like", "vanished"
 SENTENCES: Mapping[str, str] = {
     DriftKind.TO_PUBLISH: "The event is still a draft; it is published by hand.",
     DriftKind.CANCELLED: "Cancelled here since the event was sent; it is withdrawn by hand.",
@@ -61,7 +61,6 @@ SENTENCES: Mapping[str, str] = {
     EntryState.HELD: "It looks like an event that we know already; one of us has to look at it.",
     _HELD_LIKE: "It looks like the event with the identifier {other}; one of us has to look at it.",
     _VANISHED: "Not in the file, or left out, since the read of {day:date}. If it is called off, tell us: we remove it by hand.",
-    _EARLIER: "Sent again as it is now; we remove the earlier versions by hand.",
 }
 """Sentences for the editor about an event, by its state or by how its row differs from it."""
 
@@ -211,7 +210,7 @@ def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus
 def status_of(record: RowRecord, words: Words) -> RowStatus:
     """Return the status of an event, its word not yet translated, and the sentence for the editor."""
     is_removed, drift = record.removed_at is not None, record.drift_kind
-    ids = (*record.earlier_event_ids, *([] if is_removed or record.event_id is None else [record.event_id]))
+    ids = () if is_removed or record.event_id is None else (record.event_id,)
     if record.is_set_aside or record.state is EntryState.SUPERSEDED or (is_removed and not drift):
         return RowStatus(ASIDE, ids)
     if is_removed:
@@ -235,7 +234,7 @@ def standing_of(record: RowRecord, words: Words) -> str:
         return problem
     if record.vanished_at is not None:
         return words.say(SENTENCES[_VANISHED], day=record.vanished_at.date())
-    return words.say(SENTENCES[_EARLIER]) if record.earlier_event_ids else ""
+    return ""
 
 
 def _sentence(reason: Reason, words: Words) -> str:

@@ -36,7 +36,7 @@ class ReadAccount:
     `expanded`: additional events of split rows; `grouped`: rows merged into another row's event. Both are 0 for a feed in which
     a row is an event. `duplicate`: rows for which another row with the same key is used. `gone`: rows that an incremental read
     reports as deleted. `still_refused`: rows with the payload that the service refused. `new`: rows that this run staged to be
-    sent, both unknown ones and known ones with a changed payload that is due (never sent, refused before, or drafted again).
+    sent, both unknown ones and known ones with a changed payload that is due (never sent, or refused before).
     `drifted`: rows that differ from what was delivered, even if the feed ignores changes (`on_change: ignore`); a difference
     that a person ignored is `unchanged`.
     """
@@ -167,23 +167,23 @@ class Alongside:
 class StageReport:
     """The result of one read of the source, for the brakes and for people.
 
-    `is_whole`: the read covered all rows of the source. Of `account.new`, `restaged` are known rows with a changed payload that
-    is due; the rest is unknown. Of `account.held`, `ignored` are rows that a person ignored. `vanished`: rows newly missing in
-    a full read, or reported as deleted, if the feed `is_marking` such rows; those whose events are over are `past` instead, out
-    of `past_rows` rows (0 if rows give several events). `withdrawn`: pending rows, never sent, that the source no longer asks
-    for. `known_before`: the feed's released entries before this read, of which this read `met` some; `present`: entries of the
-    source's rows after it. `replaced_before`: released earlier reads that lost and gained at least half as many rows as this
-    one. `waiting`: entries staged by earlier reads, never released or sent, that this read asks for again; `redrafted`: drafts
-    of changes that were not released yet. `last_whole_read`: rows of the last full read that passed the brakes, None if there
-    was none. `rows`: the same in rows, if rows give several events. `rejections`, `held`: the first few; all are in the state
-    DB. `standing`: rejected rows of earlier reads that this read, not a full one, has not read again. `is_blind`: rows wait
-    behind a closed gate that this read has not met, so that it must not open the gate. `reasons`: numbers of problems (not
-    warnings). `brakes`: those that stop this run; `accepted`: those that a person accepted for this run; `stood`: those that
-    stopped the reads before, or were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of
-    `to_come` entries with future events. `changed`: by field, how many of these have changed since the last read that was let
-    out, if at least 20. `alike`: new rows that agree with missing ones in two of title, start and place, and are not held;
-    `alike_before`: released earlier reads with at least half as many. `alongside`: another scope that delivers these rows.
-    `key_definition`: what determines the feed's keys; `has_new_keys`: it has changed.
+    `is_whole`: the read covered all rows of the source. Of `account.new`, `restaged` are known rows with a changed payload
+    that is due; the rest is unknown. Of `account.held`, `ignored` are rows that a person ignored. `vanished`: rows newly
+    missing in a full read, or reported as deleted, if the feed `is_marking` such rows; those whose events are over are `past`
+    instead, out of `past_rows` rows (0 if rows give several events). `withdrawn`: pending rows, never sent, that the source
+    no longer asks for. `known_before`: the feed's released entries before this read, of which this read `met` some;
+    `present`: entries of the source's rows after it. `replaced_before`: released earlier reads that lost and gained at least
+    half as many rows as this one. `waiting`: entries staged by earlier reads, never released or sent, that this read asks for
+    again. `last_whole_read`: rows of the last full read that passed the brakes, None if there was none. `rows`: the same in
+    rows, if rows give several events. `rejections`, `held`: the first few; all are in the state DB. `standing`: rejected rows
+    of earlier reads that this read, not a full one, has not read again. `is_blind`: rows wait behind a closed gate that this
+    read has not met, so that it must not open the gate. `reasons`: numbers of problems (not warnings). `brakes`: those that
+    stop this run; `accepted`: those that a person accepted for this run; `stood`: those that stopped the reads before, or
+    were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of `to_come` entries with future
+    events. `changed`: by field, how many of these have changed since the last read that was let out, if at least 20. `alike`:
+    new rows that agree with missing ones in two of title, start and place, and are not held; `alike_before`: released earlier
+    reads with at least half as many. `alongside`: another scope that delivers these rows. `key_definition`: what determines
+    the feed's keys; `has_new_keys`: it has changed.
     """
 
     run_id: str
@@ -196,7 +196,6 @@ class StageReport:
     restaged: int = 0
     ignored: int = 0
     waiting: int = 0
-    redrafted: int = 0
     standing: int = 0
     is_blind: bool = False
     past: int = 0
@@ -256,7 +255,7 @@ load_reasons = _loader(tuple[Reason, ...])
 _EXAMPLES = 20
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
 _ACCOUNT = tuple(each.name for each in fields(ReadAccount))
-_REPORTED = ("warnings", "vanished", "withdrawn", "restaged", "ignored", "waiting", "redrafted", "standing")
+_REPORTED = ("warnings", "vanished", "withdrawn", "restaged", "ignored", "waiting", "standing")
 
 
 class Tally:
@@ -341,7 +340,7 @@ class Tally:
         )
 
 
-OnChange = Literal["report", "ignore", "create_draft_again"]
+OnChange = Literal["report", "ignore"]
 OnVanish = Literal["report", "ignore"]
 
 
@@ -357,7 +356,7 @@ class ReadKind(StrEnum):
 class StagePolicy:
     """The rules of one read.
 
-    `on_change`: a delivered row that changed is listed as drift, only counted, or drafted again as a new event. `on_vanish`: a
+    `on_change`: a delivered row that changed is listed as drift, or only counted. `on_vanish`: a
     vanished row is marked and listed, or not. `holds_copies`: rows that resemble known entries are held. `drafts_only`: every
     new body is a draft. `accepted`: the brakes accepted for this run. `days`: the first and last ISO day of recurring events
     that this read covers, None without recurrences. `row_parts`: the number of parts of a row's own key if rows may have

@@ -13,7 +13,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
@@ -63,8 +63,7 @@ class Other:
 class Undo:
     """What `--undo` needs: the last decision about an entry, and the entry as that decision left it.
 
-    `is_of_event`: the decision was not only about earlier events. `before`: the changed columns' former values; `adopted_id`:
-    the entry that gave up its event; `revisions`: the earlier events that were removed.
+    `before`: the changed columns' former values; `adopted_id`: the entry that gave up its event.
     """
 
     decision: Decision
@@ -72,17 +71,15 @@ class Undo:
     revision: int
     attempts: int
     event_id: int | None
-    is_of_event: bool = True
     before: Mapping[str, Any] = field(default_factory=dict)
     adopted_id: int | None = None
-    revisions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """The effect on the entry. `risk`: what may go wrong, for the person who decides; "" if nothing.
 
-    `removed`: the events removed from the service; `adopted`: the entry whose event this one takes over or gives back.
+    `adopted`: the entry whose event this one takes over or gives back.
     """
 
     state: EntryState
@@ -90,7 +87,6 @@ class Change:
     event_id: int | None = None
     is_next_revision: bool = False
     risk: str = ""
-    removed: tuple[int, ...] = ()
     adopted: Other | None = None
 
 
@@ -152,7 +148,7 @@ def decide(  # noqa: PLR0911  # one arm per choice
 
 
 def may_be_removed(record: RowRecord) -> bool:
-    """Return whether a person has to remove the entry's own event, not only earlier ones."""
+    """Return whether a person has to remove the entry's event."""
     return _has_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
 
 
@@ -243,10 +239,6 @@ def _ignore(record: RowRecord, *, has_warnings: bool) -> Change | NoChange:
     is_vanished = record.vanished_at is not None and record.removed_at is None
     if record.state is not EntryState.DELIVERED or has_warnings or is_vanished or record.drift_kind is not None:
         return Change(record.state, Decision.IGNORE, record.event_id)
-    if record.earlier_event_ids:
-        hint = "remove them on the service's pages; then `--removed` takes them off the list"
-        events = ", ".join(map(str, record.earlier_event_ids))
-        raise NotPossibleError(f"only earlier events of {record.row_key} are listed: {events}", hint=hint)
     return NoChange(f"it is delivered as event {record.event_id}, and it needs no decision")
 
 
@@ -306,13 +298,9 @@ def _release(record: RowRecord) -> Change | NoChange:
 
 
 def _remove(record: RowRecord) -> Change | NoChange:
-    row, earlier = record.row_key, record.earlier_event_ids
+    row = record.row_key
     if may_be_removed(record):
-        own = () if record.event_id is None else (record.event_id,)
-        return Change(record.state, Decision.REMOVED, record.event_id, removed=(*earlier, *own))
-    if earlier:
-        is_listed = _has_event(record) and not record.is_set_aside
-        return Change(record.state, Decision.REMOVED if is_listed else record.decision, record.event_id, removed=earlier)
+        return Change(record.state, Decision.REMOVED, record.event_id)
     if record.removed_at is not None:
         return NoChange("its event was removed already")
     if _has_event(record):
@@ -327,9 +315,8 @@ def _undo(record: RowRecord, undo: Undo | None, giver: Other | None) -> Change |
         if not record.is_set_aside and record.decision is not None:
             raise _too_late(record, record.decision)
         return Change(record.state, None, record.event_id) if record.is_set_aside else NoChange("nothing was decided about it")
-    if undo.decision is Decision.IGNORE or not undo.is_of_event:
-        is_as_left = undo.is_of_event and record.is_set_aside
-        return Change(undo.state if is_as_left else record.state, None, record.event_id)
+    if undo.decision is Decision.IGNORE:
+        return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
     if (record.attempts, record.revision) != (undo.attempts, undo.revision):
         raise _too_late(record, undo.decision, "it was sent since, and ")
     if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
@@ -347,7 +334,7 @@ def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
     """Return whether a read has ignored the entry again since the last decision, because its row went back to the ignored
     payload.
     """
-    return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
+    return record.is_set_aside and undo.decision is not Decision.IGNORE
 
 
 def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossibleError:
@@ -421,33 +408,29 @@ _BODIES = frozenset({"body", "baseline_body", "drift_body"})
 
 
 def undo_of(
-    row: Record, columns: Mapping[str, Any], decision: Decision | None = None, *, is_of_event: bool = True, **more: Any
+    row: Record, columns: Mapping[str, Any], decision: Decision | None = None, *, adopted_id: int | None = None
 ) -> dict[str, Any]:
     """Return the column by which a decision can be undone: the entry after the change, and the former values of the changed
     columns.
     """
     decision = decision or Decision(columns["decision"])
-    names = set(columns) - {"updated_at", "undo"} if is_of_event else {"decision", "decided_at", "decided_by"}
+    names = set(columns) - {"updated_at", "undo"}
     if decision in (Decision.RESEND, Decision.RETRY):
         names.update(_CHANGED_BY_READS)
     stored = {
         "decision": decision.value,
         "after": [columns.get(name, getattr(row, name)) for name in ("state", "revision", "attempts", "event_id")],
-        "is_of_event": is_of_event,
         "before": {name: _encoded(name, getattr(row, name)) for name in sorted(names)},
-        "adopted_id": None,
-        "revisions": (),
-        **more,
+        "adopted_id": adopted_id,
     }
     return {"undo": json.dumps(stored, separators=(",", ":"))}
 
 
 def load_undo(stored: str) -> Undo:
     undo = json.loads(stored)
-    state, revision, attempts, event_id = undo.pop("after")
-    undo |= {"decision": Decision(undo["decision"]), "state": EntryState(state), "revisions": tuple(undo["revisions"])}
-    undo["before"] = {name: _decoded(name, value) for name, value in undo["before"].items()}
-    return Undo(revision=revision, attempts=attempts, event_id=event_id, **undo)
+    state, revision, attempts, event_id = undo["after"]
+    before = {name: _decoded(name, value) for name, value in undo["before"].items()}
+    return Undo(Decision(undo["decision"]), EntryState(state), revision, attempts, event_id, before, undo["adopted_id"])
 
 
 def _encoded(name: str, value: Any) -> Any:
@@ -476,8 +459,6 @@ def restored(row: Record, undo: Undo) -> dict[str, Any]:
     then = {**row._asdict(), **before}
     if undo.decision is Decision.IGNORE and row.decision != Decision.IGNORE:  # the row has changed since, and is listed
         return {"ignored_fingerprint": then["ignored_fingerprint"]}
-    if undo.decision is Decision.REMOVED and not undo.is_of_event:
-        return before if row.decision == Decision.REMOVED else {}
     is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
     is_unanswered = then["unanswered_at"] is not None
     if is_to_be_sent and entries.may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
@@ -498,12 +479,9 @@ def restored(row: Record, undo: Undo) -> dict[str, Any]:
     return before
 
 
-def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    """Return the columns of the entry's next unused key, under which nothing was sent."""
-    used = entries.used_revisions(connection, [row.id])[row.id]
+def next_key(row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+    """Return the columns of the entry's next key, under which nothing was sent."""
     revision = row.revision + 1
-    while revision in used:
-        revision += 1
     key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
     unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
     return {"revision": revision, "idempotency_key": key, **unsent}

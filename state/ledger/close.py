@@ -37,11 +37,8 @@ from state.ledger.entries import (
     count_to_come,
     count_unmarked,
     differing_fields,
-    find_waiting_drafts,
-    is_of_change,
     is_to_come,
     mark_anew,
-    put_events_back,
 )
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge
 from state.ledger.likeness import AT_LEAST, MOST_COMPARED, Candidates, find_elsewhere, pairs, pairs_elsewhere
@@ -125,7 +122,6 @@ class _Closing:
         alike = self._match_missing()
         counts["vanished"] = marks.count(Mark.VANISHED)
         counts["standing"] = read.listed.standing
-        counts["redrafted"] = sum(marks.has(entry_id, Mark.MAPPED) for entry_id in find_waiting_drafts(connection, run.scope_id))
         account = self._tally.account()
         account.check()
         report = self._tally.report(
@@ -176,14 +172,13 @@ class _Closing:
         """Withdraw pending entries that were never sent, if two rows claim them, or the source no longer asks for them (missing
         in a full read, deleted, or now rejected or skipped).
 
-        An entry that was refused before becomes refused again, without a fingerprint, so that any later payload reopens it. A
-        draft of a change is replaced by the event delivered before it. Return how many entries were not read, and how many
-        known ones that the source has were removed from the ledger.
+        An entry that was refused before becomes refused again, without a fingerprint, so that any later payload reopens it.
+        Return how many entries were not read, and how many known ones that the source has were removed from the ledger.
         """
         unread = known = 0
         marks, counts, now = self._marks, self._tally.counts, self._run.now()
         deleted = array("q", (entry_id for entry_id in marks.find(Mark.CONFLICTING) if entry_id > marks.boundary))
-        drafts, refused = list[int](), list[int]()
+        refused = list[int]()
         for row in self._entries(_ROWS, EntryState.PENDING):
             if row.attempts:
                 continue
@@ -193,9 +188,7 @@ class _Closing:
             counts["unreleased"] += is_unreleased and is_present
             if is_conflicting or (is_unasked and (self._read.is_whole or is_present or marks.is_deleted(row.id))):
                 counts["withdrawn"] += not is_conflicting
-                if is_of_change(row.revision):
-                    drafts.append(row.id)
-                elif row.revision or row.refused_request_id:
+                if row.revision or row.refused_request_id:
                     refused.append(row.id)
                 else:
                     deleted.append(row.id)
@@ -207,8 +200,6 @@ class _Closing:
         for page in in_pages(refused):
             columns = {"state": EntryState.REFUSED.value, "fingerprint": "", "updated_at": now}
             self._connection.execute(update(ENTRY).where(SOME).values(**columns), {"entries": page})
-        put_events_back(self._connection, drafts, now)
-        counts["restless"] += len(drafts)
         return unread, known
 
     def _delete(self, entries: Iterable[int]) -> None:

@@ -19,11 +19,11 @@ from state.errors import LeaseLostError
 from state.ledger import choices
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
-from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, mark_anew
+from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, find_owners, mark_anew
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.standing import RECORDS, SEEKABLE, FeedScope, RowRecord, as_record
-from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
+from state.tables import ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""
@@ -158,7 +158,7 @@ class Decisions:
                 if isinstance(situation.outcome, Change):
                     self._write(connection, situation, choice, situation.outcome)
                 after = connection.execute(RECORDS.where(ENTRY.c.id == situation.row.id)).one()
-                resolved.append(Resolved(situation.outcome, situation.record, _record_of(connection, after)))
+                resolved.append(Resolved(situation.outcome, situation.record, as_record(after)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -219,20 +219,19 @@ class Decisions:
             case Option.UNDO:
                 self._take_back(connection, situation, columns)
                 return
-            case Option.REMOVED:
-                self._remove(connection, situation, change, columns)
-                return
             case Option.EVENT_ID:
                 if change.event_id is not None and change.event_id != row.event_id:
                     self._claim_event(connection, situation.record.row_key, change.event_id)
                     was = row.state.replace("_", " ")
                     columns |= _answer(choices.RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
             case Option.RESEND:
-                columns |= self._send_again(connection, row, change)
+                columns |= self._send_again(row, change)
             case Option.IGNORE:
                 columns["ignored_fingerprint"] = choices.wanted_of(row._asdict())[0]
             case Option.APPLIED:
                 columns |= choices.applied(row)
+            case Option.REMOVED:
+                columns |= {"removed_at": self._run.now(), **NO_DRIFT}
             case Option.RELEASE if row.body:
                 columns |= {"candidate_id": None, "attempts": 0}
             case Option.RELEASE:  # an upgrade made the entry: only a read knows what to send
@@ -256,11 +255,11 @@ class Decisions:
             columns |= {"decision": decision.value, "decided_at": now, "decided_by": self._by}
         return columns
 
-    def _send_again(self, connection: Connection, row: choices.Record, change: Change) -> dict[str, Any]:
+    def _send_again(self, row: choices.Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= choices.next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
+        columns |= choices.next_key(row, self._run.namespace, self._run.feed) | _NO_BASELINE
         if row.removed_at is None:
             shown, body = choices.shown_of(row._asdict())
             return columns | {"body": body, "fingerprint": shown}
@@ -276,7 +275,7 @@ class Decisions:
         self._check_lease(giver.scope_id)
         now = self._run.now()
         given = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": row.id, "updated_at": now, "copies": 0}
-        given |= choices.next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
+        given |= choices.next_key(giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
         given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
         given |= _answer(choices.ADOPTED, f"{self._by} said that its event is that of {row_key}")
         given |= choices.undo_of(giver, given, Decision.SAME_AS)
@@ -298,27 +297,12 @@ class Decisions:
                 hint="look at `eventsync rows` and repeat this command",
             )
 
-    def _remove(self, connection: Connection, situation: _Situation, change: Change, columns: dict[str, Any]) -> None:
-        """Record events as removed: the entry's earlier ones, and its own if it is vanished or cancelled."""
-        row, now, is_of_event = situation.row, self._run.now(), choices.may_be_removed(situation.record)
-        standing = (EARLIER.c.entry_id == row.id, EARLIER.c.removed_at.is_(None))
-        revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
-        connection.execute(update(EARLIER).where(*standing).values(removed_at=now))
-        if is_of_event:
-            columns |= {"removed_at": now, **NO_DRIFT}
-        elif change.decision is not Decision.REMOVED:
-            columns = {"updated_at": now}
-        undo = choices.undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
-        self._update(connection, row.id, columns | undo)
-
     def _take_back(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
         row, undo, giver, now = situation.row, situation.undo, situation.giver, self._run.now()
         if undo is None or choices.is_ignored_anew(situation.record, undo):
             columns["ignored_fingerprint"] = None
         else:
             columns = choices.restored(row, undo) | {"undo": None, "updated_at": now}
-            removed = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(undo.revisions))
-            connection.execute(update(EARLIER).where(*removed).values(removed_at=None))
         self._update(connection, row.id, columns)
         if giver is not None and columns.get("state") == EntryState.HELD:
             self._check_lease(giver.scope_id)
@@ -358,7 +342,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     row = _find(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)
     if row is None:
         return None
-    record, giver, undo, has_warnings = _record_of(connection, row), None, None, False
+    record, giver, undo, has_warnings = as_record(row), None, None, False
     if choice.option is Option.SAME_AS:
         giver = _giver(connection, row, choice)
     elif choice.option is Option.UNDO and row.undo:
@@ -371,7 +355,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     other = None
     if giver is not None:
         place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        other = choices.Other(_record_of(connection, giver), FeedName(place[0]), place[1])
+        other = choices.Other(as_record(giver), FeedName(place[0]), place[1])
     outcome: Change | NoChange | NotPossibleError
     try:
         outcome = choices.decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
@@ -393,10 +377,6 @@ def _giver(connection: Connection, row: choices.Record, choice: Instruction) -> 
 
 def _find(connection: Connection, *which: Any) -> choices.Record | None:
     return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
-
-
-def _record_of(connection: Connection, row: choices.Record) -> RowRecord:
-    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
 
 
 def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:

@@ -1,13 +1,12 @@
 """The entries of the ledger: SQL conditions and queries on them, facts in their bodies, and writing a batch of rows.
 
-A batch is written with one statement per kind of change. An event that a draft of a later change replaces is kept as an earlier
-event of its row.
+A batch is written with one statement per kind of change.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -18,12 +17,12 @@ import sqlalchemy as sa
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
-from mappings.row_key import Fingerprint, RowKey, duplicate_digest, fingerprint
+from mappings.row_key import RowKey, duplicate_digest, fingerprint
 from state.database import in_pages, insert_if_new, rounded
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.accounts import Candidate
 from state.ledger.lease import FencedTransaction
-from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
+from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
 
 T = TypeVar("T")
 CANCELLED = "cancelled"
@@ -94,33 +93,10 @@ def destination_of(scope_id: int) -> sa.ColumnElement[str]:
     return sa.select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
-_FIRST_CHANGE = 1 << 30
-_CHANGES = 1 << 29
-
-
 def drafted(row: MappedRow) -> MappedRow:
     """Return the row with status `draft`."""
     body = as_draft(row.body)
     return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))
-
-
-def revision_of(change: Fingerprint) -> int:
-    """Return the revision of the key for drafting a changed payload: a number derived from the payload.
-
-    A counter would restart when the ledger is lost, and give two changes the same key, or one change two keys. So the same
-    change of a row always has the same key. Revisions that are counted (after a refusal) stay far below.
-    """
-    return _FIRST_CHANGE + int(change[:8], 16) % _CHANGES
-
-
-def is_of_change(revision: int) -> bool:
-    """Return whether a revision was derived by `revision_of`, or counted on from one."""
-    return revision >= _FIRST_CHANGE
-
-
-def content_of(body: bytes) -> object:
-    """Return a payload without its status and its cover image, which people need not compare."""
-    return {name: value for name, value in orjson.loads(body).items() if name not in {"status", "coverImage"}}
 
 
 def differing_fields(shown: bytes, wanted: bytes) -> set[str]:
@@ -185,7 +161,6 @@ class Known(NamedTuple):
     is_unanswered: bool
     is_vanished: bool
     origin: str
-    revision: int
     drift_kind: str | None = DriftKind.EDITED.value
     is_set_aside: bool = False
     baseline_fingerprint: str | None = None
@@ -211,7 +186,7 @@ class Known(NamedTuple):
 
 _FIND = sa.select(
     *(ENTRY.c[name] for name in ("id", "row_key", "state", "fingerprint", "row_digest", "drift_fingerprint", "attempts")),
-    *(ENTRY.c.unanswered_at.is_not(None), ~IS_IN_SOURCE, ENTRY.c.origin, ENTRY.c.revision, ENTRY.c.drift_kind, IS_SET_ASIDE),
+    *(ENTRY.c.unanswered_at.is_not(None), ~IS_IN_SOURCE, ENTRY.c.origin, ENTRY.c.drift_kind, IS_SET_ASIDE),
     *(ENTRY.c.baseline_fingerprint, ENTRY.c.removed_at.is_not(None), ENTRY.c.decision, ENTRY.c.candidate_id),
 ).where(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True)))
 
@@ -234,20 +209,12 @@ def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]
 def find_owners(
     connection: sa.Connection, destination: str | sa.ColumnElement[str], event_ids: Collection[int]
 ) -> dict[int, str]:
-    """Return which of these events of a destination belong to a row already, by id, with row and feed as text.
-
-    An earlier event of a row, replaced by a draft of a later change, belongs to that row too.
-    """
+    """Return which of these events of a destination belong to a row already, by id, with row and feed as text."""
+    events = sa.select(ENTRY.c.event_id, SCOPE.c.feed, ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     found: dict[int, str] = {}
     for page in in_pages(sorted(set(event_ids))):
-        for event_id in (EARLIER.c.event_id, ENTRY.c.event_id):
-            events = (
-                sa.select(event_id, SCOPE.c.feed, ENTRY.c.row_key).select_from(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-            )
-            if event_id.table is EARLIER:
-                events = events.join(EARLIER, EARLIER.c.entry_id == ENTRY.c.id)
-            owned = events.where(SCOPE.c.destination == destination, event_id.in_(page))
-            found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(owned)}
+        owned = events.where(SCOPE.c.destination == destination, ENTRY.c.event_id.in_(page))
+        found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(owned)}
     return found
 
 
@@ -257,93 +224,11 @@ def read_baselines(connection: sa.Connection, entries: Collection[int]) -> Mappi
     return {row.id: row.body for row in rows}
 
 
-def find_pasts(connection: sa.Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
-    """Return for changed rows, by entry, whether an earlier event of the row has the row's payload, and whether the row differs
-    from the baseline in its status only. The argument has with each row whether the entry pins a draft of a change.
-    """
-    said = sa.select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.removed_at.is_(None))
-    said_before, shown, found = _by_entry(connection, said, changed), read_baselines(connection, changed), {}
-    for entry_id, (row, is_draft) in changed.items():
-        draft = drafted(row)
-        is_said = not {row.fingerprint, draft.fingerprint}.isdisjoint(said_before[entry_id])
-        before, now = shown[entry_id], draft.body if is_draft else row.body
-        has_other_status = orjson.loads(before).get("status") != orjson.loads(now).get("status")
-        found[entry_id] = is_said, has_other_status and content_of(before) == content_of(now)
-    return found
-
-
-def used_revisions(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, list[int]]:
-    """Return the revisions of earlier events, by entry."""
-    return _by_entry(connection, sa.select(EARLIER.c.entry_id, EARLIER.c.revision), entries)
-
-
-def earlier_events(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Return the ids of earlier events that are still at the service, oldest first, by entry; few entries have any."""
-    events = sa.select(EARLIER.c.entry_id, EARLIER.c.event_id).where(
-        EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None)
-    )
-    found = _by_entry(connection, events.order_by(EARLIER.c.replaced_at), entries)
-    return {entry_id: tuple(events_of) for entry_id, events_of in found.items()}
-
-
-def _by_entry(connection: sa.Connection, query: sa.Select[Any], entries: Collection[int]) -> defaultdict[int, list[Any]]:
-    found: defaultdict[int, list[Any]] = defaultdict(list)
-    for entry_id, value in connection.execute(query.where(EARLIER.c.entry_id.in_(entries))) if entries else ():
-        found[entry_id].append(value)
-    return found
-
-
-def find_waiting_drafts(connection: sa.Connection, scope_id: int) -> Sequence[int]:
-    """Return the entries of drafts that were staged, never sent, and not released by a gate."""
-    entries = sa.select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).distinct()
-    waiting = entries.where(EARLIER.c.is_let_out.is_(False), ENTRY.c.scope_id == scope_id, IS_NEVER_SENT)
-    return connection.execute(waiting).scalars().all()
-
-
-def let_out(connection: sa.Connection, scope_id: int) -> None:
-    """Record that the gate has released the drafts of this feed staged so far."""
-    of_feed = sa.exists().where(ENTRY.c.id == EARLIER.c.entry_id, ENTRY.c.scope_id == scope_id)  # there are few of them, if any
-    connection.execute(sa.update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
-
-
 def mark_anew(connection: sa.Connection, entries: Iterable[tuple[int, bytes]]) -> None:
     """Add duplicate marks for entries with changed digests. Their old marks stay, and are ignored."""
     marks = [{"mark": digest[:MARK_BYTES], "entry_id": entry_id} for entry_id, digest in entries]
     if marks:
         connection.execute(insert_if_new(connection, DUPLICATE_MARK), marks)
-
-
-_EVENT_COLUMNS = (
-    *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
-    *("answer", "sent_run", "copies", "ends_at"),
-)
-_NEVER_ANSWERED = {"unanswered_at": None, "is_limited": False, "refused_request_id": "", "denied_request_id": ""}
-
-
-def _set_events_aside(connection: sa.Connection, entries: Sequence[int], now: datetime) -> None:
-    """Copy the events of these entries, as the service shows them, to the earlier events, and prepare the entries for another
-    body and key.
-    """
-    which = ENTRY.c.id.in_(entries)
-    shown = {"body": BASELINE, "fingerprint": _BASELINE_FINGERPRINT}
-    columns = (shown.get(name, ENTRY.c[name]) for name in _EVENT_COLUMNS)
-    events = sa.select(ENTRY.c.id, *columns, sa.literal(now, EARLIER.c.replaced_at.type), sa.literal(value=False)).where(which)
-    connection.execute(sa.insert(EARLIER).from_select(("entry_id", *_EVENT_COLUMNS, "replaced_at", "is_let_out"), events))
-    unsent = {**_NEVER_ANSWERED, "event_id": None, "answer": None, "copies": 0, "sent_run": ""}
-    no_baseline = {"baseline_body": None, "baseline_fingerprint": None, "ignored_fingerprint": None}
-    connection.execute(sa.update(ENTRY).where(which).values(**unsent, **UNDECIDED, **no_baseline))
-
-
-def put_events_back(connection: sa.Connection, entries: Collection[int], now: datetime) -> None:
-    """Restore the last earlier event of each entry as its own, delivered or removed by hand."""
-    delivered = {"state": EntryState.DELIVERED.value, "cover_url": None, "cover_on_error": None, **_NEVER_ANSWERED, **NO_DRIFT}
-    for entry_id in entries:
-        of_entry = sa.select(EARLIER).where(EARLIER.c.entry_id == entry_id).order_by(EARLIER.c.replaced_at.desc()).limit(1)
-        row = connection.execute(of_entry).one_or_none()
-        if row is not None:
-            event = {name: getattr(row, name) for name in (*_EVENT_COLUMNS, "removed_at")}
-            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == entry_id).values(**delivered, **event, updated_at=now))
-            connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == entry_id, EARLIER.c.revision == row.revision))
 
 
 _BODY_COLUMNS = ("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id", "origin")
@@ -371,7 +256,6 @@ _PENDING: dict[str, Any] = {
 }
 _HOLD = _write(*_PIN_COLUMNS, state=EntryState.HELD.value)
 _PIN = _write(*_PIN_COLUMNS, "staged_run", **_PENDING)
-_REDRAFT = _write(*_PIN_COLUMNS, "staged_run", "revision", "idempotency_key", **_PENDING)
 _DRIFT = _write(
     *_DRIFT_COLUMNS, decision=_listed_unless_ignored(sa.bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type))
 )
@@ -423,8 +307,6 @@ class Batch:
         self._inserts: list[tuple[object, ...]] = []
         self._drifts: dict[int, MappedRow] = {}
         self._removed: set[int] = set()
-        self._redrafts: dict[int, MappedRow] = {}
-        self._withdrawals: list[int] = []
         self._marks: dict[int, bytes] = {}
         self._rows: defaultdict[sa.Update, list[dict[str, object]]] = defaultdict(list)
 
@@ -464,14 +346,6 @@ class Batch:
         wanted = {"new_drift_body": None, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": None}
         self._rows[_DRIFT].append({**wanted, **self._met(entry_id, row)})
 
-    def redraft(self, entry_id: int, row: MappedRow) -> None:
-        """Replace a delivered event by the draft of a change; the event stays on record."""
-        self._redrafts[entry_id] = row
-
-    def withdraw(self, entry_id: int) -> None:
-        """Replace a draft that was never sent by the event before it."""
-        self._withdrawals.append(entry_id)
-
     def refresh(self, entry_id: int, row: MappedRow) -> None:
         """Record that the source still asks for the pinned payload, and the row's place."""
         self._rows[_REFRESH].append(self._met(entry_id, row))
@@ -490,11 +364,7 @@ class Batch:
             _insert(connection, self._inserts)
         if self._drifts:
             self._rows[_DRIFT] += self._drift_rows(connection)
-        if self._redrafts:
-            _set_events_aside(connection, list(self._redrafts), self._now)
-            self._rows[_REDRAFT] += self._redraft_rows(connection)
-        put_events_back(connection, self._withdrawals, self._now)
-        for statement in (_HELD_LIKE, _HOLD, _PIN, _DRIFT, _CANCEL, _REDRAFT, _REFRESH, _RETURN, _SETTLE):
+        for statement in (_HELD_LIKE, _HOLD, _PIN, _DRIFT, _CANCEL, _REFRESH, _RETURN, _SETTLE):
             if rows := self._rows.get(statement):
                 connection.execute(statement, rows)
         mark_anew(connection, self._marks.items())
@@ -510,16 +380,6 @@ class Batch:
     def _met(self, entry_id: int, row: MappedRow) -> dict[str, object]:
         place = {"new_origin": row.location.place, "new_updated_at": self._now}
         return {"entry": entry_id, "new_row_digest": row.row_digest, **place}
-
-    def _redraft_rows(self, connection: sa.Connection) -> Iterator[dict[str, object]]:
-        used = used_revisions(connection, self._redrafts)
-        for entry_id, row in self._redrafts.items():
-            revision = revision_of(row.fingerprint)
-            while revision in used[entry_id]:  # by an event that a person has removed
-                revision += 1
-            key = {"new_revision": revision, "new_idempotency_key": self._run.key(row.row_key, revision)}
-            self._marks[entry_id] = row.duplicate_digest
-            yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._run.run_id}
 
     def _drift_rows(self, connection: sa.Connection) -> Iterator[dict[str, object]]:
         shown = read_baselines(connection, self._drifts)

@@ -18,7 +18,7 @@ from mappings.reasons import ReasonCode
 from state.database import insert_if_new
 from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
-from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries, let_out
+from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries
 from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 
@@ -152,7 +152,6 @@ def judge(
         # All that was staged so far is released: later reads are compared with it.
         newest, _ = _newest_and_count(connection, scope_id)
         _set(connection, scope_id, gate=GateState.OPEN.value, gate_run=run.run_id, gate_reason="", released_id=newest)
-        let_out(connection, scope_id)
         if bookmark is not None:
             place = {"cursor": bookmark.cursor, "cursor_fit": bookmark.fit, "full_read_at": bookmark.full_read_at}
             _set(connection, scope_id, **place)
@@ -281,10 +280,8 @@ def _follows(last: StageReport, connection: Connection, scope_id: int, policy: S
             return False
     # Only a feed that ignores changes has drifts of no kind; those of all others are found without reading every entry.
     drifted = ENTRY.c.drift_fingerprint if policy.on_change == "ignore" else ENTRY.c.drift_kind
-    is_doubtful = [of_feed, drifted.is_not(None)]
-    if policy.on_change != "create_draft_again":
-        is_doubtful.append((ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE)
-    return not count_entries(connection, *is_doubtful)
+    is_doubtful = (ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE
+    return not count_entries(connection, of_feed, drifted.is_not(None), is_doubtful)
 
 
 def _read_scope(connection: Connection, scope_id: int, *, is_locked: bool = False) -> _Scope:

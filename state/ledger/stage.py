@@ -7,7 +7,7 @@ What happens to a row of the source, by the state of its entry:
 | unknown                             | new, or held if it is a duplicate candidate |
 | pending, nothing sent               | unchanged    | pinned          |
 | pending, sent                       | unchanged    | drifted         |
-| delivered                           | unchanged    | drifted, or drafted again if the feed asks for it |
+| delivered                           | unchanged    | drifted         |
 | delivered, removed by hand          | drifted      | drifted         |
 | delivered_unconfirmed               | unchanged    | drifted         |
 | uncertain, conflict                 | unchanged    | drifted         |
@@ -23,17 +23,12 @@ asks for now is recorded as drift. Another body may replace it only if certainly
 (an attempt stopped by the rate limiter does not count), and after a definitive refusal. A blocked channel is such a refusal:
 usually the mapping is then corrected to name the right channel. The corrected body is sent under the same key first, with the
 refusal's request id recorded, because the service may repeat a stored refusal, which is not an answer to the new body.
-
-**Drafting again** (`on_change: create_draft_again`) creates a new event on purpose: the changed payload, as a draft, under a
-key of that change; the event before it stays on record. It is done only if the event's id is known, the change is not one of
-status only, and no event of the row has the same payload already. If a row returns to the payload of an earlier event, the
-draft is withdrawn if it was never sent; otherwise the row has drifted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
 
@@ -46,7 +41,7 @@ from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
 from state.ledger.alternatives import by_alternatives, find_named
 from state.ledger.close import close_stage
-from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known, find_pasts, is_of_change
+from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
@@ -61,9 +56,8 @@ _UNCHANGED = Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
 class Plan(StrEnum):
     """The action for a row that the ledger knows.
 
-    `PIN`: its body replaces one from which nothing was created. `REDRAFT`: it was delivered and has changed, and the change
-    becomes a draft. `WITHDRAW`: a staged draft was never sent, and the row has the payload of an earlier event again. `HOLD`:
-    its payload is recorded, nothing is sent. `RECORDED`: this difference is already recorded.
+    `PIN`: its body replaces one from which nothing was created. `HOLD`: its payload is recorded, nothing is sent. `RECORDED`:
+    this difference is already recorded.
     """
 
     UNCHANGED = auto()
@@ -71,19 +65,11 @@ class Plan(StrEnum):
     DRIFTED = auto()
     RECORDED = auto()
     PIN = auto()
-    REDRAFT = auto()
-    WITHDRAW = auto()
     HOLD = auto()
 
 
-def plan_known(  # noqa: PLR0911  # one arm for each row of the table
-    known: Known, row: MappedRow, on_change: OnChange = "report", *, is_said: bool = False, is_status_only: bool = False
-) -> Plan:
-    """Return the action for a row that the ledger knows.
-
-    `is_said`: an earlier event of the row has the same payload; `is_status_only`: it differs from the pinned payload in its
-    status only. Both matter only if the payload has changed.
-    """
+def plan_known(known: Known, row: MappedRow, on_change: OnChange = "report") -> Plan:
+    """Return the action for a row that the ledger knows."""
     if known.state == EntryState.HELD:
         return Plan.PIN if known.decision == Decision.RELEASE else Plan.HOLD
     if known.state == EntryState.SUPERSEDED:
@@ -94,9 +80,7 @@ def plan_known(  # noqa: PLR0911  # one arm for each row of the table
     if row.fingerprint == known.shown:
         return Plan.STILL_REFUSED if known.state == EntryState.REFUSED else Plan.UNCHANGED
     if known.may_be_pinned_anew:
-        return Plan.WITHDRAW if is_said else Plan.PIN
-    if known.state == EntryState.DELIVERED and on_change == "create_draft_again" and not (is_said or is_status_only):
-        return Plan.REDRAFT
+        return Plan.PIN
     is_listed = on_change != "ignore"
     return Plan.RECORDED if is_recorded and (known.drift_kind is not None) is is_listed else Plan.DRIFTED
 
@@ -243,7 +227,6 @@ class _Comparison:
         self._candidates = read.duplicates.find(connection, unknown)
         held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id}
         self._resembled = read.duplicates.by_id(connection, held_for)
-        self._pasts = _pasts_of(connection, known, rows, read.policy)
         self._batch = Batch(read.run)
         self._problems: list[Problem] = []
         self._changed: list[RowKey] = []
@@ -318,8 +301,8 @@ class _Comparison:
         if known is None:
             self._take_new(drafted(row) if self._policy.drafts_only else row)
             return
-        if known.revision or self._policy.drafts_only:
-            row = _as_pinned(known, row, self._policy)
+        if self._policy.drafts_only:
+            row = _as_pinned(known, row)
         if known.is_vanished:
             self._batch.unmark_vanished(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
@@ -348,17 +331,14 @@ class _Comparison:
         self._tally.hold(row.location.place, row.row_key, candidate)
         self._problems.append(held(row.location.place, row.row_key, candidate, row.cells))
 
-    def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901, PLR0912  # one arm per plan
+    def _take_known(self, known: Known, row: MappedRow) -> None:  # one arm per plan
         entry_id, on_change = known.entry_id, self._policy.on_change
-        if row.outside and on_change == "create_draft_again":  # a draft of it would be sent for the first time
-            on_change = "report"
-        is_said, is_status_only = self._pasts.get(entry_id, (False, False))
-        plan = plan_known(known, row, on_change, is_said=is_said, is_status_only=is_status_only)
+        plan = plan_known(known, row, on_change)
         self._marks.mark(entry_id, Mark.PRESENT | Mark.MAPPED)
         match plan:
             case Plan.UNCHANGED | Plan.STILL_REFUSED:
                 self._tally.counts[plan] += 1
-                if plan is Plan.UNCHANGED and not known.revision:
+                if plan is Plan.UNCHANGED:
                     self._read.digests.add(_digest_of(row), entry_id)
                 has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
                 if has_changed:
@@ -382,14 +362,8 @@ class _Comparison:
                 self._tally.differ(is_settled=False)
                 self._batch.drift(entry_id, row, is_removed=known.is_removed)
                 self._list_warnings_anew(row)
-            case Plan.WITHDRAW:  # the event that is put back need not be the one that says this
-                self._tally.counts.update(("unchanged", "restless"))
-                self._batch.withdraw(entry_id)
-            case Plan.PIN | Plan.REDRAFT:
-                if plan is Plan.PIN:
-                    self._batch.pin(entry_id, row)
-                else:
-                    self._batch.redraft(entry_id, drafted(row))
+            case Plan.PIN:
+                self._batch.pin(entry_id, row)
                 self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.counts.update(("new", "restaged"))
                 self._list_warnings_anew(row)
@@ -433,35 +407,15 @@ class _Comparison:
         self._list_warnings(row)
 
 
-def _as_pinned(known: Known, row: MappedRow, policy: StagePolicy) -> MappedRow:
-    """Return the row as this read would pin it: as a draft if only drafts are sent, or if the change was drafted.
+def _as_pinned(known: Known, row: MappedRow) -> MappedRow:
+    """Return the row as a read that sends only drafts would pin it.
 
     A pinned body that may be at the service is compared with the row itself: a run's option is not a change of the source.
     """
-    if not (policy.drafts_only or is_of_change(known.revision)):
-        return row
     draft = drafted(row)
-    is_draft = is_of_change(known.revision) or known.may_be_pinned_anew or draft.fingerprint == known.fingerprint
-    return draft if is_draft else row
+    return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
 
 
 def _digest_of(row: MappedRow) -> bytes:
     """Return the digest by which the next read recognises the row, b"" if its warnings must be counted again."""
     return b"" if row.warnings else row.row_digest
-
-
-def _pasts_of(
-    connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy
-) -> dict[int, tuple[bool, bool]]:
-    """Return, by entry, `is_said` and `is_status_only` of the rows whose change may be or was drafted."""
-    is_drafting = policy.on_change == "create_draft_again"
-    if not is_drafting and not any(entry.revision for entry in known.values()):
-        return {}
-    changed: dict[int, tuple[MappedRow, bool]] = {}
-    for row in rows:
-        entry = known.get(row.row_key)
-        if entry is None or entry.shown == row.fingerprint:
-            continue
-        if is_of_change(entry.revision) or (is_drafting and entry.state == EntryState.DELIVERED):
-            changed[entry.entry_id] = (row, is_of_change(entry.revision))
-    return find_pasts(connection, changed)

@@ -6,7 +6,7 @@ Each predicate excludes ignored entries, events removed by hand, and events that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
@@ -23,7 +23,6 @@ from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.accounts import load_answer, load_read
 from state.ledger.entries import (
     IS_IN_SOURCE,
-    IS_NEVER_SENT,
     IS_SET_ASIDE,
     MAY_BE_OUT,
     count_entries,
@@ -31,7 +30,7 @@ from state.ledger.entries import (
     is_forgotten,
     is_to_come,
 )
-from state.tables import EARLIER, ENTRY, PROBLEM, RUN, SCOPE
+from state.tables import ENTRY, PROBLEM, RUN, SCOPE
 
 KEY_MEMORY_S = 86_400.0
 _NAMED = 3
@@ -86,7 +85,6 @@ class Standing:
     unconfirmed: OpenRows = _NONE
     drift: OpenRows = _NONE
     vanished: OpenRows = _NONE
-    earlier: OpenRows = _NONE
     warning: OpenRows = _NONE
     faults: OpenRows = _NONE
     drifts: Mapping[DriftKind, int] = field(default_factory=dict)
@@ -109,8 +107,12 @@ class Standing:
 
 NOTHING = Standing()
 """The standing of a feed for which nothing waits."""
-load_standing: Callable[[str], Mapping[Waiting, OpenRows]] = TypeAdapter(dict[Waiting, OpenRows]).validate_json
-"""Parse the result of `dump_standing`."""
+_KINDS, _STORED = frozenset(Waiting), TypeAdapter(dict[Waiting, OpenRows])
+
+
+def load_standing(stored: str) -> Mapping[Waiting, OpenRows]:
+    """Parse the result of `dump_standing`, without kinds that are no longer known."""
+    return _STORED.validate_python({kind: rows for kind, rows in json.loads(stored).items() if kind in _KINDS})
 
 
 def dump_standing(standing: Standing) -> str:
@@ -124,19 +126,7 @@ def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: boo
     `now`: events that are over by then do not wait.
     """
     is_listed = IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE
-    if kind is Waiting.EARLIER:  # the few entries with earlier events are found without an index of all entries
-        return and_(ENTRY.c.scope_id + 0 == scope_id, _has_earlier(now), is_listed)
     return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), is_listed)
-
-
-def _has_earlier(now: datetime | None) -> ColumnElement[bool]:
-    """Return the SQL condition for entries with earlier events that a person still has to remove.
-
-    A draft that was never sent, and that no gate has let out, may still give way to the event before it.
-    """
-    events = select(EARLIER.c.entry_id).where(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
-    events = events.where(is_to_come(EARLIER.c.ends_at, now))
-    return and_(ENTRY.c.id.in_(events), or_(~IS_NEVER_SENT, ENTRY.c.id.in_(events.where(EARLIER.c.is_let_out))))
 
 
 def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
@@ -248,8 +238,7 @@ class RowRecord:
     """One ledger entry. `drift_body`: what the source asks for now, if that differs from `body`.
 
     `is_asked_for`: the source has not withdrawn it since it was refused. `copies`: how many events of it may exist if the
-    service ignores idempotency keys. `earlier_event_ids`: events of the row that a draft of a later change replaces here, but
-    that are still at the service. `is_denied`: the service has denied access under this key, and may repeat that for ever;
+    service ignores idempotency keys. `is_denied`: the service has denied access under this key, and may repeat that for ever;
     `is_refused`: it has refused an attempt under this key.
     """
 
@@ -277,7 +266,6 @@ class RowRecord:
     decided_by: str = ""
     is_asked_for: bool = True
     copies: int = 0
-    earlier_event_ids: tuple[int, ...] = ()
     is_denied: bool = False
     is_refused: bool = False
     baseline_body: bytes | None = None

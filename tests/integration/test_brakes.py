@@ -12,7 +12,6 @@ from sqlalchemy import select
 from state.tables import ENTRY
 
 pytestmark = pytest.mark.slow
-DRAFTING = ("publish:", "publish:\n  on_change: create_draft_again")
 
 
 def renamed(rows: Iterable[int], prefix: str, *, title: str = "Evening") -> list[str]:
@@ -53,13 +52,6 @@ STORIES: dict[str, list[Step]] = {
         (renamed(range(24), "3", title="Week 3"), "--dry-run", "0", 72, 48),
         (None, "", "done", 96, 72),
         (renamed(range(80), "4", title="Week 4"), "", "new", 96, 72),
-    ],
-    "a mapping that would draft most events again is stopped until a person wants it": [
-        DRAFTING,
-        (lines(24), "", "done", 24, 0),
-        (TITLE, '{join: [{from: TITLE}, "!"]}'),
-        (None, "", "new", 24, 0),
-        (None, "", "new: 24 delivered rows have changed, and each would be sent as another draft", 24, 0),
     ],
     "a word that a partner renames does not empty the feed in silence": [
         ("event:", "rows: [{keep: {column: GENRE, in: [concert]}, because: no concert}]\nevent:"),

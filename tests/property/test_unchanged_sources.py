@@ -130,7 +130,7 @@ FEEDS = st.builds(
         ["{from: DAYS, on_empty: omit}"] * 3
         + ["{meta: run_date, zone: Europe/Lisbon, do: [to_text]}", "{meta: row, do: [to_text]}"]
     ),
-    on_change=st.sampled_from(["report", "report", "ignore", "create_draft_again"]),
+    on_change=st.sampled_from(["report", "report", "ignore"]),
     on_vanish=st.sampled_from(["report", "report", "ignore"]),
     brakes=st.sampled_from([NO_BRAKES, NO_BRAKES, BRAKES]),
     source=st.sampled_from(["", "", ', comment: "#"', ", quote: null", ", empty_if: one", ", encoding: [ascii, latin-1]"]),

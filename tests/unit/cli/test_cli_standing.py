@@ -14,7 +14,6 @@ from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, Decider, Desk
 from unit.cli.stories import RUN_TWICE, follow, told_in
 
 from pipelines.clock import now
-from pipelines.notices import Cause, concerns_of
 from pipelines.settings import current_settings
 from pipelines.telemetry.metrics import CACHE_S, GAUGES, Gauge, MetricsPage, Sample, exposition, serving_metrics
 from state.ledger.ledger import Ledger
@@ -93,17 +92,6 @@ set 5 drift_kind = 'cancelled', drift_fingerprint = 'cancelled'
 source 10,,,,, / 11,,,,, / 12,,,,, / 13,,,,, / 14,,,,, / 15,,,,,
 run => 5 | {runs: [{standing: {drift: {first: ['5']}}}]}
 run => 5 | waits for a person: drift 1 (5)
-# an earlier event to remove is named by its id everywhere
-mapping publish: -> publish:\\n  on_change: create_draft_again
-run
-source 1,Blues,2030-05-01,19:30,,concert / 5 / 6
-run => {runs: [{standing: {earlier: {count: 1, first: ['1']}}}]}
-waiting => earlier 1
-rows => {rows: [{earlier_event_ids: [<Jazz>], problem: …<Jazz>, hint: …--removed}]}
-diff => 0 | earlier event <Jazz>: remove by hand
-diff => {rows: {0: {earlier_event_ids: [<Jazz>]}}}
-report => {sections: {earlier: {rows: 1}}}
-metrics => 0 | eventsync_rows_waiting | state="earlier"} 1
 # people are shown what was done
 run twice
 status => 0 | waits for a person: rejected 2, drift 1, vanished 1 | held by: no run
@@ -319,18 +307,6 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
         decider.desk.run("resolve", "opera", "o1", "--same-as").assert_told(4, "town-hall is held by eventsync run")
     (adopted,) = decider.desk.told("resolve", "opera", "o1", "--same-as")["rows"]
     assert adopted["other_key"] == "1 of town-hall"
-
-
-def test_the_owner_is_notified_of_held_rows_and_of_earlier_events(decider: Decider) -> None:
-    follow(decider, STORIES["an earlier event to remove is named by its id everywhere"])
-    follow(decider, "set 5 state = 'held', event_id = NULL")
-    engine = open_database(f"sqlite:///{decider.desk.state}")
-    (status,) = LedgerQueries(engine, now).status()
-    engine.dispose()
-    assert {concern.cause: concern.text for concern in concerns_of(status, (), now())} == {
-        Cause.HELD: "1 row held as likely copies of known events",
-        Cause.EARLIER: "1 row with earlier events to remove by hand",
-    }
 
 
 def test_what_a_run_holds_is_neither_moved_nor_renamed_nor_decided_on(decider: Decider) -> None:

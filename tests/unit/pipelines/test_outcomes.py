@@ -90,7 +90,6 @@ def rows(count: int, *first: str) -> OpenRows:
         (Standing(held=rows(1, "x")), 0, ["1 (x) held as"]),
         (Standing(drift=rows(2, "x", "y"), drifts={DriftKind.CANCELLED: 1}), 0, ["2 (x, y) changed", "1 cancelled"]),
         (Standing(vanished=rows(4, "x", "y", "z")), 0, ["4 (x, y, z, …) gone"]),
-        (Standing(earlier=rows(1, "x")), 0, ["1 (x) with earlier events"]),
         (Standing(warning=rows(1, "x")), 0, ["1 (x) used with a warning"]),
         (Standing(faults=rows(1, "a")), 1, ["1 (a) rejected because of a bug in eventsync", "stack trace in the log"]),
         (Standing(unconfirmed=rows(1, "a")), 0, ["eventsync reconcile town-hall"]),
@@ -175,8 +174,6 @@ FULL = {"known": 100, "before": 100}
         (_read(unchanged=100, waiting=51, **FULL), set()),  # staged, and the stage was cut short
         (_read(unchanged=100, waiting=51, stood=("new",), **FULL), {"new"}),  # passed for one run
         (_read(unchanged=100, waiting=50, stood=("new",), **FULL), set()),
-        (_read(new=51, restaged=51, unchanged=49, redrafted=51, **FULL), {"new"}),
-        (_read(new=50, restaged=50, unchanged=50, redrafted=50, **FULL), set()),
         (_read(new=60, unchanged=40, is_marking=False, **FULL), {"new"}),  # what vanished is marked by no one
         (_read(new=60, unchanged=100, is_marking=False, **FULL), set()),
         (_read(new=40, known=80, before=40, vanished=40, replaced_before=1), {"new"}),  # the third week of a programme

@@ -17,7 +17,6 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey, idempotency_key
 from state.ledger.accounts import DEFAULT_POLICY, ReadAccount, ReadKind, StagePolicy, StageReport
 from state.ledger.choices import Instruction, Option
-from state.ledger.entries import is_of_change
 from state.ledger.stage import open_stage
 from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
@@ -49,7 +48,6 @@ VERDICTS: dict[str, list[Verdict]] = {
 }
 """What the service answers to the oldest row that is owed; all others arrive."""
 WAYS = {
-    "drafting": StagePolicy(on_change="create_draft_again"),
     "ignoring": StagePolicy(on_change="ignore", on_vanish="ignore"),
     "drafts": StagePolicy(drafts_only=True),
     "copies": StagePolicy(holds_copies=False),
@@ -61,7 +59,7 @@ WAYS = {
 """How a read differs from the usual one."""
 WARNED = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 NOTHING = StageReport("", is_whole=True, account=ReadAccount())
-EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
+EXTRAS = ("vanished", "past", "withdrawn", "restaged", "waiting", "ignored")
 
 
 def outcome(word: str) -> RowOutcome:
@@ -155,18 +153,17 @@ def _wish(body: bytes, key: str) -> str:
 
 def stands(entry: RowRecord) -> str:
     """Return what the ledger says of a row."""
-    revision = "anew" if is_of_change(entry.revision) else f"key {entry.revision}" if entry.revision else ""
+    revision = f"key {entry.revision}" if entry.revision else ""
     drift = f"but {entry.drift_kind}" if entry.drift_kind else ""
     drift += f" {_wish(entry.drift_body, entry.row_key)}" if entry.drift_body else ""
     gone = f"gone {entry.vanished_by}" if entry.vanished_at else "over" if entry.past_at else ""
-    earlier = f"+{len(entry.earlier_event_ids)}" if entry.earlier_event_ids else ""
     applied = f"shown {_wish(entry.baseline_body, entry.row_key)}" if entry.baseline_body else ""
     decided = f"{'removed ' if entry.removed_at else ''}{entry.decision or ''}"
     usual = 1000 + entry.entry_id if entry.state == "delivered" else None
     event_id = "" if entry.event_id == usual else f"as {entry.event_id}"
     like = f"like {entry.candidate}" if entry.candidate else ""
     words = (
-        *(entry.row_key, entry.state, event_id, _wish(entry.body, entry.row_key), revision, earlier, applied),
+        *(entry.row_key, entry.state, event_id, _wish(entry.body, entry.row_key), revision, applied),
         *(drift, gone, like, decided),
     )
     return " ".join(" ".join(words).split())
@@ -180,11 +177,10 @@ def picture(world: World) -> str:
 def _request(world: World, intent: Intent) -> str:
     """Return what is sent of a row: under which key, in which words, and what is known of earlier attempts."""
     revision = world.known(intent.row_key).revision
-    if not is_of_change(revision):
-        assert intent.key == idempotency_key("tests", FEED, intent.row_key, revision=revision)
+    assert intent.key == idempotency_key("tests", FEED, intent.row_key, revision=revision)
     words = (
         intent.row_key,
-        "anew" if is_of_change(revision) else f"key {revision}" if revision else "",
+        f"key {revision}" if revision else "",
         _wish(intent.body, intent.row_key),
         "unanswered" * intent.is_unanswered,
         "limited" * intent.is_limited,

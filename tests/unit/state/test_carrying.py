@@ -23,7 +23,6 @@ from mappings.row_key import FeedName, RowKey, idempotency_key
 from state.database import reading, writing
 from state.errors import HeldByAnotherError
 from state.export import TABLES, CopyDiffersError, Sum, export_to, import_from, line_of, rows_of
-from state.ledger.accounts import StagePolicy
 from state.ledger.choices import Instruction, Option
 from state.ledger.ledger import Ledger
 from state.moving import MOVER, migrate
@@ -42,7 +41,6 @@ def silent(_count: int) -> None:
 
 def lived_in(world: World) -> World:
     """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
-    drafting = StagePolicy(on_change="create_draft_again")
     long = "An evening of songs, tales & slow dances in the old mill by the river"
     of_two_keys = replace(row("é", title=""), known_as=(("REF", RowKey("é")), ("TITLE", RowKey("τ"))))
     world.stage(
@@ -50,7 +48,7 @@ def lived_in(world: World) -> World:
     )
     world.publish(Receipt(1, answer(201)), Receipt(2, answer(201)), Refusal(answer(400)), Conflict(answer(409)))
     resolve(world, "d", Instruction(Option.IGNORE))
-    world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")], policy=drafting)
+    world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")])
     MediaMemory(world.engine, DESTINATION).remember("https://x.example/i.png", b"\x00\xff", 5, etag='"e"', seen_at=AT)
     Ledger(world.engine, "elsewhere|2", FeedName("other"), namespace="", now=world.clock).acquire_lease("a run").release()
     with writing(world.engine) as connection:

@@ -18,7 +18,7 @@ from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
-from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option, Other, decide, may_be_removed
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option, Other, decide
 from state.ledger.decisions import EventTakenError, Found
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows, RowRecord
@@ -117,8 +117,6 @@ a row takes over the event of the key that a person names, confirmed or not
     b:B a:J | sent | n:J | --same-as n b | x:B \
         => b superseded B key 1 over like n, a delivered J gone, n delivered as 1001 B but edited J gone same_as, \
         x held B like n =>
-earlier events are removed while the draft that follows them waits to be sent
-    a:A | sent | drafting a:B | --removed a => a pending draft B anew => a anew draft B
 """,
     names=("story", "ledger", "requests"),
 )
@@ -141,8 +139,6 @@ an entry without an event has none to give up, and one that is not there neither
     a:J | sent | a:J n:J c:C | uncertain | --same-as n c => reconcile
     a:J | sent | a:J n:J c:C | conflict | --same-as n c => reconcile
     a:J | sent | n:J | --same-as n x => there is no row x
-only earlier events are removed unless the row has vanished
-    a:A | sent | drafting a:B | sent | --ignore a => only earlier events
 """,
     names=("story", "complaint"),
 )
@@ -260,18 +256,6 @@ def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: 
     assert columns(world) == before
 
 
-@pytest.mark.parametrize("is_gone", [False, True], ids=["the row is in its source", "the row has vanished"])
-def test_only_earlier_events_are_removed_unless_the_row_has_vanished(world: World, is_gone: bool) -> None:
-    play(world, "a:A | sent | drafting a:B | delivered as 2000" + " | drafting nothing" * is_gone)
-    change = resolve(world, "a", REMOVED)
-    assert isinstance(change, Change)
-    assert change.removed == ((1001, 2_000) if is_gone else (1001,))
-    assert (world.known("a").earlier_event_ids, world.known("a").removed_at) == ((), world.clock() if is_gone else None)
-    resolve(world, "a", UNDO)
-    entry = world.known("a")
-    assert (entry.earlier_event_ids, entry.decision, entry.removed_at) == ((1001,), None, None)
-
-
 def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(world: World) -> None:
     play(world, "c:A b:B a:C | sent | c:A2 b:B #a")
     before = columns(world)
@@ -320,7 +304,6 @@ ENDINGS = {
     "drifted": " | a:B",
     "cancelled": " | #a",
     "vanished": " | nothing",
-    "with earlier events": " | drafting a:B | sent",
     "removed": " | nothing | --removed a",
     "removed and back in its source": " | nothing | --removed a | a:A",
 }
@@ -362,7 +345,7 @@ def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  
         case Option.APPLIED:
             return "new baseline"
         case Option.REMOVED:
-            return "removed" if may_be_removed(record) else "earlier events removed"
+            return "removed"
         case Option.SAME_AS:
             return "takes over the event"
         case _ if outcome.state is EntryState.PENDING:

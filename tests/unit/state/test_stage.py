@@ -62,9 +62,9 @@ another body takes the place of the one sent only where nothing was created
     a:first | conflict | a:first => unchanged 1 => a conflict first
     a:first | conflict | a:second => drifted 1 => a conflict first but edited second
     a:first | unconfirmed | a:second => drifted 1 => a delivered_unconfirmed first but edited second
-a row outside the window is left out where nothing was sent, and else compared, and not drafted again
+a row outside the window is left out where nothing was sent, and else compared
     a | sent | a> b> => filtered 1, unchanged 1 => a delivered
-    a | sent | drafting a>:second => drifted 1 => a delivered but edited second
+    a | sent | a>:second => drifted 1 => a delivered but edited second
 a row that was never sent and is no longer asked for is withdrawn
     a b | b => unchanged 1, withdrawn 1 => b pending
     a b | !a b => rejected 1, unchanged 1, withdrawn 1 => b pending
@@ -126,29 +126,6 @@ a change that the feed ignores is counted once and not listed, until the feed re
 a row that is gone is neither marked nor listed, until the feed reports it
     a b | sent | ignoring a => unchanged 1 => a delivered, b delivered
     a b | sent | ignoring a | a => unchanged 1, vanished 1 => a delivered, b delivered gone
-a changed event is drafted once as a new event, and the earlier one stays on record
-    a:x | sent | drafting a:y => new 1, restaged 1, redrafted 1 => a pending draft y anew +1
-    a:x | sent | drafting a:y | sent | drafting a:y => unchanged 1 => a delivered draft y anew +1
-    a:same | sent | drafting a*:same => new 1, restaged 1, redrafted 1 => a pending draft same anew +1
-    a:x | sent | drafting a:y | crash | drafting a:y => unchanged 1 => a pending draft y anew +1
-a change of nothing but the status is reported and not drafted
-    a:same/draft | sent | drafting a:same => drifted 1 => a delivered draft same but to_publish same
-    a:same | sent | drafting a:same/draft => drifted 1 => a delivered same but edited draft same
-a row is never drafted as what an earlier event says
-    a:x | sent | drafting a:y | drafting a:x => unchanged 1 => a delivered x
-    a:x | sent | drafting a:y | refused | drafting a:x => unchanged 1 => a delivered x
-    a:x | sent | drafting a:y | sent | drafting a:x => drifted 1 => a delivered draft y anew +1 but edited draft x
-    a:x | sent | drafting a:y | sent | drafting a:x | drafting a:x => drifted 1 => a delivered draft y anew +1 but edited draft x
-a change after one that was applied is drafted beside the event as the service shows it
-    a:x | sent | a:y | --applied a | drafting a:z => new 1, restaged 1, redrafted 1 => a pending draft z anew +1
-    a:x | sent | a:y | --applied a | drafting a:z | drafting a:y => unchanged 1 => a delivered y
-a draft that was sent without an answer keeps its body until it is answered
-    a:x | sent | drafting a:y | uncertain | drafting a:z => drifted 1 => a uncertain draft y anew +1 but edited draft z
-    a | sent | drafting a:y | uncertain | a:z | sent | drafting a:z => new 1, restaged 1, redrafted 1 => a pending draft z anew +2
-a draft that is withdrawn leaves the delivered event
-    a:x | sent | drafting a:y | drafting nothing => vanished 1, withdrawn 1 => a delivered x gone
-    a:x | sent | drafting a:y | drafting a:y a:z => rejected 2 => a delivered x
-    a:x | sent | drafting a:y | --removed a | nothing => withdrawn 1 => a delivered x over removed
 a run of drafts pins drafts, and takes what is delivered for unchanged
     a | sent | drafts a b b => duplicate 1, unchanged 1, new 1 => a delivered, b pending draft
     a | drafts a => new 1, restaged 1 => a pending draft
@@ -214,26 +191,6 @@ def test_two_different_rows_of_one_key_are_both_rejected_until_a_person_says_whi
         "agenda.csv:2": "another one is at agenda.csv:9",
         "agenda.csv:9": "the first one is at agenda.csv:2",
     }
-
-
-def test_each_change_has_a_key_of_its_own_also_after_the_ledger_is_lost(
-    world: World, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    keys = []
-    for story in ("a:first | sent | drafting a:second", "sent | drafting a:third"):
-        play(world, story)
-        keys.append(world.known("a").key)
-    other = World(f"sqlite:///{tmp_path_factory.mktemp('other') / 'state.db'}")
-    play(other, "a:second | sent | drafting a:third")  # what the source says when the ledger begins anew
-    assert (other.known("a").key, len(set(keys))) == (keys[1], 2)
-    other.engine.dispose()
-
-
-def test_a_draft_never_sent_takes_the_rows_next_words_under_its_key(world: World) -> None:
-    play(world, "a:first | sent | drafting a:second")
-    key = world.known("a").key
-    assert told(play(world, "drafting a:third")) == "new 1, restaged 1"
-    assert (picture(world), world.known("a").key) == ("a pending draft third anew +1", key)
 
 
 def test_rows_that_a_limit_left_behind_an_open_gate_are_known_and_those_behind_a_brake_are_not(world: World) -> None:

@@ -7,20 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
 from unit.state.books import BOOK, delivered, problems, put
 from unit.state.story import WARNED, play
 from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
 
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.database import writing
 from state.enums import EntryState, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadKind, StagePolicy
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
-from state.tables import EARLIER, ENTRY
 
 NEXT_YEAR = START + timedelta(days=365)
 WITHOUT_EVENT = (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)
@@ -102,32 +99,6 @@ def test_a_vanished_row_waits_where_an_event_is_or_may_be_there(world: World, st
     if state is EntryState.PENDING:
         put(world, "a", unanswered_at=world.clock())
         assert listed(world, Waiting.VANISHED) == ["a"]
-
-
-def earlier(world: World, key: str, event_id: int, **columns: object) -> None:
-    with writing(world.engine) as connection:
-        entry = connection.execute(select(ENTRY).where(ENTRY.c.row_key == key)).one()
-        kept = ("idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "attempts", "sent_run")
-        ids = {"entry_id": entry.id, "revision": event_id, "event_id": event_id}
-        values = {name: getattr(entry, name) for name in kept} | ids
-        connection.execute(insert(EARLIER).values(**values | {"replaced_at": world.clock(), "is_let_out": True} | columns))
-
-
-def test_an_earlier_event_waits_by_its_own_end_until_it_is_removed_once_its_draft_may_be_out(world: World) -> None:
-    delivered(world, row("a"), row("b"), row("c"), row("d"))
-    earlier(world, "a", 12)
-    earlier(world, "b", 13, removed_at=world.clock())
-    earlier(world, "c", 14, ends_at=world.clock())
-    earlier(world, "d", 15, is_let_out=False)
-    put(world, "a", ends_at=world.clock())
-    put(world, "d", state="pending", attempts=0)
-    assert listed(world, Waiting.EARLIER) == ["a"]
-    assert world.known("a").earlier_event_ids == (12,)
-    put(world, "d", attempts=1)
-    assert listed(world, Waiting.EARLIER) == ["a", "d"]
-    for key in "ad":
-        put(world, key, decision="ignore")
-    assert waiting(world) == {}
 
 
 def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_the_row_changes(world: World) -> None:

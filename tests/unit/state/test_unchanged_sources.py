@@ -93,7 +93,6 @@ def test_rows_are_read_again_where_they_may_come_to_something_else(
 FEEDS = {
     "usual": Feed(),
     "cancelling": Feed(rows="{cancelled: {column: STATE, equals: off}}"),
-    "drafting": Feed(on_change="create_draft_again"),
 }
 
 
@@ -108,7 +107,6 @@ rows are read while something is owed that they do not say
 rows are read again where what became of them may have changed
     cancelling a b c: | block | a:a/off b c: | send | = => filtered 1, rejected 1, unchanged 1; rejected 1, unchanged 1, drifted 1
     cancelling a:a/off a b | send | = | = => unchanged 2, drifted 1; unchanged 2, drifted 1
-    drafting a | send | a:x | send | a:y | a | = => unchanged 1; drifted 1
     b | a a:x b:a | send | = => rejected 2, new 1, restaged 1; rejected 1, held 1, unchanged 1
     a b c: | lose | a:x b c: | refuse | = => rejected 1, unchanged 1, drifted 1; rejected 1, unchanged 1, drifted 1
 rows that dispute a key are passed over once nothing is owed

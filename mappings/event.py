@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Annotated, Any, Literal, Required
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, Required, get_args
 
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 from mappings.reasons import ReasonCode, Refusal
 from mappings.strict import mistake
@@ -60,42 +61,75 @@ _open = with_config(ConfigDict(strict=True, extra="allow"))
 class City(TypedDict, total=False):
     """The city of an event, its only required place."""
 
-    placeId: Required[_Text]
-    name: _Text | None
-    countryCode: Annotated[str, Field(pattern="^[A-Z]{2}$")] | None
+    placeId: Required[Annotated[_Text, Field(title="city")]]
+    name: Annotated[_Text | None, Field(title="city")]
+    countryCode: Annotated[str, Field(pattern="^[A-Z]{2}$", title="country")] | None
 
 
 @_open
 class ApproxLocation(TypedDict):
     """The approximate place of an event."""
 
-    city: City
+    city: Annotated[City, Field(title="city")]
 
 
 @_open
 class Offer(TypedDict, total=False):
     """A link to tickets sold elsewhere."""
 
-    name: _Text | None
-    url: _Url | None
+    name: Annotated[_Text | None, Field(title="offer")]
+    url: Annotated[_Url | None, Field(title="address of an offer")]
     availability: _Text | None
 
 
 @_open
 class Event(TypedDict, total=False):
-    """The payload of an event (spec: Event). Texts are never empty; times have an offset."""
+    """The payload of an event (spec: Event). Texts are never empty; times have an offset. A title is the field's name for people;
+    without one they see the name that the service uses.
+    """
 
-    channelId: Required[int]
-    title: Required[_Text]
-    startAt: Required[_Moment]
-    endAt: _Moment | None
-    timezone: Required[_ZoneName]
-    status: Literal["draft", "published"] | None
-    classifications: Required[Annotated[list[_Text], Field(min_length=1)]]
-    approxLocation: Required[ApproxLocation]
-    locationName: _Text | None
-    coverImage: int | None
-    offers: Annotated[list[Offer], Field(min_length=1)] | None
+    channelId: Required[Annotated[int, Field(title="channel")]]
+    title: Required[Annotated[_Text, Field(title="title")]]
+    startAt: Required[Annotated[_Moment, Field(title="start")]]
+    endAt: Annotated[_Moment | None, Field(title="end")]
+    timezone: Required[Annotated[_ZoneName, Field(title="time zone")]]
+    status: Annotated[Literal["draft", "published"] | None, Field(title="status")]
+    classifications: Required[Annotated[list[_Text], Field(min_length=1, title="kind of event")]]
+    approxLocation: Required[Annotated[ApproxLocation, Field(title="place")]]
+    locationName: Annotated[_Text | None, Field(title="venue")]
+    coverImage: Annotated[int | None, Field(title="picture")]
+    offers: Annotated[list[Offer], Field(min_length=1, title="offers")] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventField:
+    """A field of the payload: its name for people, "" without one, and whether it is an object or a list of objects."""
+
+    name: str
+    is_object: bool
+
+
+@cache
+def event_fields() -> Mapping[str, EventField]:
+    """Return all fields of an event by path, without positions in lists: `offers.url`."""
+    return dict(_fields_of(Event, ""))
+
+
+def _fields_of(kind: object, before: str) -> Iterator[tuple[str, EventField]]:
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        parts = list(_parts_of(hint))
+        objects = [part for part in parts if is_typeddict(part)]
+        called = next((part.title for part in parts if isinstance(part, FieldInfo) and part.title), "")
+        yield before + name, EventField(called, bool(objects))
+        for inner in objects:
+            yield from _fields_of(inner, f"{before}{name}.")
+
+
+def _parts_of(hint: object) -> Iterator[Any]:
+    """Yield everything that a type is made of: `Annotated[list[Offer], Field(...)]` of `Offer` and the field's constraints."""
+    yield hint
+    for part in get_args(hint):
+        yield from _parts_of(part)
 
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

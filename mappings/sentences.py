@@ -23,6 +23,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
+from mappings.event import event_fields
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode
 from mappings.spec.feed import Language
 
@@ -128,27 +129,6 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
     ReasonCode.INTERNAL_ERROR: Sentence("A fault of our program stopped this row.", "Leave it as it is: we correct the program."),
 }
 MISSING = "A value is missing: {field}."
-FIELDS: Mapping[str, str] = {
-    "title": "title",
-    "description": "description",
-    "startAt": "start",
-    "endAt": "end",
-    "channelId": "channel",
-    "classifications": "kind of event",
-    "timezone": "time zone",
-    "status": "status",
-    "approxLocation": "place",
-    "approxLocation.city": "city",
-    "approxLocation.city.placeId": "city",
-    "approxLocation.city.name": "city",
-    "approxLocation.city.countryCode": "country",
-    "locationName": "venue",
-    "coverImage": "picture",
-    "offers": "offers",
-    "offers.name": "offer",
-    "offers.url": "address of an offer",
-}
-"""The names of payload fields for people."""
 
 
 class _Format(Formatter):
@@ -205,9 +185,9 @@ class Words:
         """
         plain = re.sub(r"\[\d+\]", "", path)
         first, dot, rest = plain.partition(".")
-        whole = FIELDS.get(plain)
-        if whole or not dot:
-            return self.say(whole or "") or plain
+        field = event_fields().get(plain)
+        if (field and field.name) or not dot:
+            return self.say(field.name if field else "") or plain
         return f"{self.field(first)}, {rest.replace('.', ', ')}"
 
     def place(self, reason: Reason) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, judge
+from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, event_fields, judge
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.positions import Loc, MappingProblem, walk
@@ -23,11 +23,7 @@ from mappings.spec.source_words import LINK, NO_LINKS
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
-_SINGLE = re.compile(
-    r"channelId|title|startAt|endAt|timezone|status|classifications(?:\[\d+\])?|locationName|coverImage"
-    r"|offers\[\d+\]\.(?:name|url|availability)|approxLocation\.city\.(?:placeId|name|countryCode)"
-)
-"""The fields of the spec that are not objects."""
+_PLACE = re.compile(r"\[\d+\]")
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _MOST_VALUES = 10_000
 _MOST_LEVELS = 120
@@ -106,7 +102,8 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProble
         for position, inner in enumerate(value):
             yield from _bad_constants(inner, f"{path}[{position}]", (*loc, position))
     elif isinstance(value, dict) and not any(marker in value for marker in MARKERS):
-        if not _SINGLE.fullmatch(path):
+        field = event_fields().get(_PLACE.sub("", path))
+        if field is None or field.is_object:
             for name, inner in value.items():
                 yield from _bad_constants(inner, f"{path}.{name}" if path else name, (*loc, name))
         elif value and not any(word in value for word in COMPANIONS):

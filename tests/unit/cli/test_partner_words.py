@@ -16,6 +16,7 @@ from jinja2 import Environment
 from unit.cli.conftest import ROWS, Desk
 
 from mappings import sentences
+from mappings.event import event_fields
 from mappings.reasons import REASON_TEXTS, Detail, Reason, ReasonCode
 from mappings.spec.feed import Language
 from pipelines.run import write_back
@@ -50,7 +51,7 @@ def all_sentences() -> set[str]:
         *REASON_TEXTS.values(),
         *write_back.SENTENCES.values(),
         *write_back.GRAVEST_FIRST,
-        *sentences.FIELDS.values(),
+        *(field.name for field in event_fields().values() if field.name),
         sentences.MISSING,
     }
     own = {text for sentence in sentences.SENTENCES.values() for text in sentence if text}

@@ -184,7 +184,7 @@ publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon
 publish | {brakes: {rejected: 5}} => "5" is more than 100%, write "5%" if that is meant
 publish | {shards: 4} => "shards" was removed … write "in_flight: 64", or divide the source into feeds
 publish | {on_change: reprt} => "reprt" is not among the choices, did you mean "report"?
-publish | {on_change: create_draft_again} => "create_draft_again" was removed: write "report", and change the event by hand
+publish | {on_change: create_draft_again} => "create_draft_again" was removed … write "report", and change the event by hand
 extra | [descripton] => :4:9: the event has no field "descripton" | [offers.price] => the event has no field "offers.price"
 extra | ['offers[0].url'] => "offers[0].url" is not a field of the event
 schedule | {cron: "0 0 31 2 *"} => "31" is a day that never comes | {cron: "0 0 30 feb *"} => "30" is a day that never comes

@@ -130,8 +130,6 @@ class Part:
 
 WHOLE_ROW = Part()
 """The part of a row with a single outcome."""
-Alternatives = tuple[tuple[str, RowKey], ...]
-"""Each key that a row fills, with the names of its columns, in order of preference; for feeds with `first_of` keys."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -156,7 +154,6 @@ class MappedRow:
     warnings: tuple[Reason, ...] = ()
     part: Part = WHOLE_ROW
     outside: str = ""
-    known_as: Alternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,6 @@ class Rejection:
     reasons: tuple[Reason, ...]
     cells: Mapping[str, str]
     part: Part = WHOLE_ROW
-    known_as: Alternatives = ()
 
 
 OVER, TOO_FAR = "already over", "beyond the horizon"
@@ -189,7 +185,6 @@ class Skipped:
     is_cancelled: bool = False
     part: Part = WHOLE_ROW
     rule: int = 0
-    known_as: Alternatives = ()
 
 
 class Absorption(StrEnum):
@@ -207,7 +202,6 @@ class Absorbed:
     row_key: RowKey
     into: Absorption
     part: Part = WHOLE_ROW
-    known_as: Alternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +215,6 @@ class Gone:
     row_key: RowKey
     is_stem: bool = False
     part: Part = WHOLE_ROW
-    known_as: Alternatives = ()
 
 
 RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone

@@ -24,7 +24,6 @@ from state.opening import opened_database
 from state.tables import (
     BACKFILL,
     ENTRY,
-    KNOWN_AS,
     LEASE,
     METADATA,
     PROBLEM,
@@ -183,7 +182,6 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
         if scope is not None:
             pairs = or_(SIDE_BY_SIDE.c.scope_id == scope["id"], SIDE_BY_SIDE.c.other_id == scope["id"])
             _copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
-            _copy_rows(source, target, KNOWN_AS, select(KNOWN_AS).where(KNOWN_AS.c.scope_id == scope["id"]))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
             _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))
 

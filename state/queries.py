@@ -17,7 +17,6 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.alternatives import KnownRows, find_named, known_rows
 from state.ledger.entries import IS_SET_ASIDE, count_entries, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
@@ -113,8 +112,8 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A filter of entries: `states` (empty: any); `row_key`: the entry's key, or else any key that it ever had; `is_resent`:
-    resent ones only; `name`: the idempotency key of an entry, or the id of its event.
+    """A filter of entries: `states` (empty: any); `row_key`: the entry's key; `is_resent`: resent ones only; `name`: the
+    idempotency key of an entry, or the id of its event.
 
     `waiting`: those that wait for a person for this reason; `is_ignored`: ignored ones, together with `waiting` those that
     would wait; `is_kept`: without those whose events were removed by hand.
@@ -181,11 +180,6 @@ class LedgerQueries:
             scope_id = _scope_id(connection, book)
             page = standing.RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
-            if which.row_key is not None and not found:  # the row may have another key for life
-                named = find_named(connection, scope_id, [which.row_key])
-                others = _filtered(replace(which, row_key=None), scope_id, self._now())
-                page = standing.RECORDS.where(*others, ENTRY.c.id > after, ENTRY.c.id.in_(named))
-                found = connection.execute(page).all()
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(replace(standing.as_record(row), candidate=candidates.get(row.candidate_id)) for row in found)
 
@@ -243,11 +237,6 @@ class LedgerQueries:
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self._engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
-
-    def known_rows(self, book: FeedScope, keys: Collection[RowKey] | None = None) -> KnownRows:
-        """Return all entries of a feed whose rows have several possible keys, or those that one of these keys may name."""
-        with reading(self._engine) as connection:
-            return known_rows(connection, _scope_id(connection, book), keys)
 
     def places(self, book: FeedScope) -> Iterator[tuple[RowKey, str]]:
         """Yield the keys of all rows in the feed's ledger, each with the place where it was last read."""

@@ -469,7 +469,6 @@ NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "dri
 SCOPE: sa.Table = METADATA.tables["scope"]
 ENTRY: sa.Table = METADATA.tables["ledger_entry"]
 DUPLICATE_MARK: sa.Table = METADATA.tables["duplicate_mark"]
-KNOWN_AS: sa.Table = METADATA.tables["known_as"]
 SIDE_BY_SIDE: sa.Table = METADATA.tables["side_by_side"]
 ROW_DIGESTS: sa.Table = METADATA.tables["row_digest_part"]
 PROBLEM: sa.Table = METADATA.tables["problem_row"]

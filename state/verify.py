@@ -19,7 +19,7 @@ from state.ledger.accounts import load_answer, load_publish, load_read, load_rep
 from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
 from state.opening import schema_revision
-from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, RUN, SCOPE
+from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """The subject of a finding: the file, the tables, an entry, its key, its pinned body, its event id, or a run's accounts."""
@@ -82,7 +82,6 @@ def examine(engine: Engine) -> Examination:
                 findings += _check_rows(connection, counts)
                 findings += _check_uniqueness(connection)
                 findings += _check_marks(connection)
-                findings += _check_known_keys(connection)
                 for run in _streamed(connection, _RUNS):
                     counts["runs"] += 1
                     findings += _check_run(run)
@@ -222,14 +221,6 @@ def _check_marks(connection: Connection) -> Iterator[Finding]:
     for row in connection.execute(unmarked):
         problem = f"{row.entries} entries are not in the index of duplicates: copies of them would not be held"
         yield Finding("tables", problem, row.destination, row.feed)
-
-
-def _check_known_keys(connection: Connection) -> Iterator[Finding]:
-    """Check that each key that a row was met under is that of an entry of its feed: no database checks it."""
-    of_feed = and_(ENTRY.c.id == KNOWN_AS.c.entry_id, ENTRY.c.scope_id == KNOWN_AS.c.scope_id)
-    strays = select(func.count()).select_from(KNOWN_AS).where(~exists().where(of_feed))
-    if count := connection.execute(strays).scalar_one():
-        yield Finding("tables", f"{count} keys that rows are known by belong to no entry of their feed")
 
 
 def _check_run(run: Record) -> Iterator[Finding]:

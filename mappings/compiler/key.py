@@ -13,7 +13,6 @@ from typing import Any
 
 from mappings.compiler.base import CompiledStep, Flow, Watch, compile_step, is_empty, nothing_left, read_cell, required
 from mappings.lookup_table import Table
-from mappings.outcome import Alternatives
 from mappings.positions import MappingProblem
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import NO_KEY, RowKey, row_key
@@ -42,13 +41,10 @@ ReadPart = Callable[[Mapping[str, str]], str]
 
 @dataclass(frozen=True, slots=True)
 class CompiledKey:
-    """A compiled key. `read` returns a row's key, or "" with all reasons; `alternatives` returns each key that the row fills,
-    None if the feed has a single key. `columns`: the columns that the key reads.
-    """
+    """A compiled key. `read` returns a row's key, or "" with all reasons. `columns`: the columns that the key reads."""
 
     read: ReadKey
     columns: frozenset[str]
-    alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
 
 
 def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Watch | None = None) -> CompiledKey:
@@ -58,8 +54,7 @@ def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Wat
     columns = frozenset(part.column for part in mapping.key_columns) - {""}
     if len(keys) > 1:
         readers = [[_compile_part(part, mapping.tables, problems, watch) for part in parts] for parts in keys]
-        unwatched = [[_compile_part(part, mapping.tables, []) for part in parts] for parts in keys]
-        return CompiledKey(_first_filled(keys, readers), columns, _alternatives(keys, unwatched))
+        return CompiledKey(_first_filled(keys, readers), columns)
     if any(part.steps for part in keys[0]):
         return CompiledKey(_derived(keys[0], [_compile_part(part, mapping.tables, problems, watch) for part in keys[0]]), columns)
     return CompiledKey(plain_key(keys[0]), columns)
@@ -154,18 +149,6 @@ def _first_filled(keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequenc
         return NO_KEY, tuple((required(one.column, hint) if one.is_empty else one).reason("") for one in first)
 
     return read
-
-
-def _alternatives(
-    keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequence[ReadPart]]
-) -> Callable[[Mapping[str, str]], Alternatives]:
-    names = [row_key([part.column for part in parts]) for parts in keys]
-
-    def alternatives(cells: Mapping[str, str]) -> Alternatives:
-        read = (_read_parts(parts, of_parts, cells) for parts, of_parts in zip(keys, readers, strict=True))
-        return tuple((name, row_key(texts)) for name, (texts, refusals) in zip(names, read, strict=True) if not refusals)
-
-    return alternatives
 
 
 def _compile_part(

@@ -47,7 +47,6 @@ from mappings.faults import FaultLog
 from mappings.outcome import (
     OVER,
     WHOLE_ROW,
-    Alternatives,
     Gone,
     MappedRow,
     Part,
@@ -297,7 +296,6 @@ class RowMapper:
     _named: int
     _run_dates: frozenset[str]
     _reads_row_number: bool
-    _alternatives: Callable[[Mapping[str, str]], Alternatives] | None = None
     _faults: FaultLog = field(default_factory=FaultLog, compare=False)
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
@@ -316,7 +314,7 @@ class RowMapper:
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Map a row, together with the rows that `joined` it, to at least one outcome."""
-        found = self.guarded(row, self._known_outcomes, row, joined)
+        found = self.guarded(row, self._outcomes, row, joined)
         return (found,) if isinstance(found, Rejection) else found
 
     def guarded(self, row: SourceRow, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejection:
@@ -330,18 +328,10 @@ class RowMapper:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours in one row harms one row
             fault = error
-        key, known_as = NO_KEY, Alternatives()
+        key = NO_KEY
         with suppress(Exception):  # the key may be what cannot be read
             key = self.key_of(row)
-            known_as = () if self._alternatives is None else self._alternatives(row.cells)
-        rejection = self._faults.rejection(fault, row, key, is_expanding=bool(self._rules.expansions))
-        return replace(rejection, known_as=known_as)
-
-    def _known_outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
-        if self._alternatives is None:
-            return self._outcomes(row, joined)
-        known_as = self._alternatives(row.cells)
-        return tuple(replace(outcome, known_as=known_as) for outcome in self._outcomes(row, joined))
+        return self._faults.rejection(fault, row, key, is_expanding=bool(self._rules.expansions))
 
     def _outcomes(self, row: SourceRow, joined: JoinedRows | None) -> tuple[RowOutcome, ...]:
         if row.unread is not None:
@@ -396,12 +386,6 @@ class RowMapper:
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" if it has no usable key."""
         return self._read_key(row.cells)[0]
-
-    def alternatives_of(self, row: SourceRow) -> Alternatives:
-        """Return each key that the row fills; none if it has no usable key."""
-        if self._alternatives is not None:
-            return self._alternatives(row.cells)
-        return tuple(("", key) for key in (self.key_of(row),) if key)
 
     def digest(self, row: SourceRow) -> bytes:
         """Return the digest of the cells that the mapping uses, combined with the mapping's own digest."""
@@ -532,7 +516,6 @@ def compile_with_problems(
     mapper = RowMapper(
         columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
         _read_key=key.read,
-        _alternatives=key.alternatives,
         _rules=rules,
         _payload=payload,
         _validator=Validator(

@@ -250,8 +250,8 @@ KeyParts = Annotated[tuple[KeyPart, ...], OneOrMany(), Field(min_length=1)]
 
 
 class KeyChoice(Strict):
-    """Several keys, for files in which only some rows have an identifier. A row's key is the first one that it fills. A row
-    known by one of them keeps its key when another is added or removed.
+    """Several keys, for files in which only some rows have an identifier. A row's key is the first one that it fills: a row
+    whose identifier arrives later has another key, and is held until `eventsync resolve FEED KEY --same-as` moves its event.
     """
 
     first_of: tuple[KeyParts, ...]

@@ -49,7 +49,6 @@ if IS_WORKING:
     from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.ledger.alternatives import KnownRows
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import RowFilter
 
@@ -93,14 +92,12 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
         if name := _name_of_event(row):
             sent = (record.row_key for scope in scopes for record in reader.queries.rows(scope, RowFilter(name=name)))
             row = next(sent, RowKey(row))
-        asked = [reader.queries.known_rows(scope, [typed_key(row)]) for scope in scopes]
         with output.progress(f"searching {mapping.feed} for {row}") as bar:
             source = open_source(
                 mapping.source, mapping.path.parent, mapper.columns, access=settings.access, folders=mapping.folders, now=moment
             )
-            found, outcomes = _find(mapping.feed, source, mapper, row, asked, bar, first_run)
+            found, outcomes = _find(mapping.feed, source, mapper, row, bar, first_run)
         steps = explain_row(mapping, known.directory, found, moment or now()).steps
-        outcomes = [(_under_known_key(reader, scopes, outcome), foreseen) for outcome, foreseen in outcomes]
         keys = sorted({outcome.row_key for outcome, _ in outcomes})
         records = [(key, record) for key in keys for record in _records(reader, scopes, key)]
         entries, known_rows = [entry_of(record, mapping.feed) for _, record in records], dict(records)
@@ -155,16 +152,14 @@ def _find(
     source: Source,
     mapper: RowMapper,
     word: str,
-    asked: Sequence[KnownRows],
     bar: Progress,
     first_run: FirstRun,
 ) -> tuple[SourceRow, list[tuple[RowOutcome, Foreseen]]]:
     """Return the row that `word` names by place, key or number, with its outcomes: by itself, and in a first run.
 
-    `asked`: the entries that the word may mean, also by a key that a row once had. The source is read to its end: any other row
-    may have the same key or resemble this one.
+    The source is read to its end: any other row may have the same key or resemble this one.
     """
-    exact, known, numbered = list[SourceRow](), list[SourceRow](), list[SourceRow]()
+    exact, numbered = list[SourceRow](), list[SourceRow]()
     split: list[SourceRow] = []  # whose event has this key
     keys: dict[RowKey, None] = {}
     wanted, number = typed_key(word), word.lstrip("#:")
@@ -172,30 +167,28 @@ def _find(
     def compared(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
             bar.advance()
-            known_as = mapper.alternatives_of(row)
-            if not exact and (word in row.location.names or wanted in [key for _, key in known_as]):
+            key = mapper.key_of(row)
+            if not exact and (word in row.location.names or (key and wanted == key)):
                 exact.append(row)
-            elif not split and any(wanted.startswith(f"{key}|") for _, key in known_as if key):
+            elif not split and key and wanted.startswith(f"{key}|"):
                 split.append(row)
-            elif not known and any(entry.was_met_under(wanted) for rows in asked for entry in rows.find(known_as)):
-                known.append(row)
             elif not numbered and number == row.location.shown_number:
                 numbered.append(row)
-            if known_as and len(keys) < _KEPT_KEYS:
-                keys[known_as[0][1]] = None
+            if key and len(keys) < _KEPT_KEYS:
+                keys[key] = None
             yield row
 
     became: list[tuple[RowOutcome, Foreseen]] = []
     with source.read() as reading:
         for outcome in mapper.over(compared(reading.rows)):
             foreseen, _ = first_run.take(outcome)
-            if any(row.location == outcome.location for row in (*exact, *split, *known, *numbered)):
+            if any(row.location == outcome.location for row in (*exact, *split, *numbered)):
                 became.append((outcome, foreseen))
-    if not exact and not split and not known and not numbered:
+    if not exact and not split and not numbered:
         accepted = "its key, number or place, or an event's key, idempotency key or number, as in `event 57`"
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys: write {accepted}"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
-    (found, *_) = exact or split or known or numbered
+    (found, *_) = exact or split or numbered
     return found, [one for one in became if one[0].location == found.location]
 
 
@@ -208,13 +201,6 @@ def _name_of_event(word: str) -> IdempotencyKey | int | None:
 def _records(reader: StateReader, scopes: Iterable[FeedScope], key: RowKey) -> Iterator[RowRecord]:
     for scope in scopes if key else ():
         yield from reader.queries.rows(scope, RowFilter(row_key=key))
-
-
-def _under_known_key(reader: StateReader, scopes: Iterable[FeedScope], outcome: RowOutcome) -> RowOutcome:
-    """Return a row under the key of its entry, as a run would find it; a row that may be several entries is rejected."""
-    for scope in scopes if outcome.known_as else ():
-        outcome, *_ = reader.queries.known_rows(scope, [key for _, key in outcome.known_as]).resolve(outcome)
-    return outcome
 
 
 def _as_known(outcome: RowOutcome, foreseen: Foreseen, record: RowRecord | None) -> Foreseen:

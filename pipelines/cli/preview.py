@@ -45,7 +45,6 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
-    from state.ledger.alternatives import KnownRows, digest_of
     from state.ledger.stage import too_long_key
 
 _COMPARED = 1_000
@@ -236,7 +235,6 @@ class FirstRun:
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
-    _known: KnownRows = field(default_factory=lambda: KnownRows())  # noqa: PLW0108  # imported for work only
     _used: dict[RowKey, RowLocation] = field(default_factory=dict)
 
     def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
@@ -264,8 +262,6 @@ class FirstRun:
         return foreseen, self._contradicted[contradicted.row_key] if contradicted else None
 
     def _foresee(self, row: RowOutcome) -> tuple[Foreseen, MappedRow | None]:
-        if row.known_as and isinstance(row, MappedRow):
-            row = self._as_known(row)
         if not isinstance(row, MappedRow):
             return row, None
         key = row.row_key
@@ -284,15 +280,6 @@ class FirstRun:
             return Absorbed(row.location, key, Absorption.DUPLICATE, row.part), None
         self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {row.location}"))
         return _claimed_twice(row, f"the first one is at {first.location}"), None if is_contradicted else first
-
-    def _as_known(self, row: MappedRow) -> RowOutcome:
-        """Return a row with alternative keys under the key that it was first read under."""
-        resolved, entry, _ = self._known.resolve(row)
-        if isinstance(resolved, MappedRow):
-            entry = entry or self._known.add(resolved.row_key)
-            for columns, key in row.known_as:
-                self._known.note(entry, columns, digest_of(key))
-        return resolved
 
     def in_the_end(self, outcome: Foreseen) -> Foreseen:
         """Return the outcome of an earlier row after all rows read since: a later row may have contradicted it."""

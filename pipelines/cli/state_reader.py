@@ -201,19 +201,11 @@ class FeedSession:
             return PublishPolicy()
 
     def find(self, row_keys: Iterable[RowKey]) -> list[RowRecord]:
-        """Return the rows that have or had these keys, each once.
-
-        Raises:
-            ConfigError: there is no such row, or a key may mean several.
-        """
+        """Return the rows that have these keys, each once. Raises `ConfigError` if there is no such row."""
         found = {key: self.queries.rows(self.scope, RowFilter(row_key=key)) for key in row_keys}
         if unknown := [key for key, rows in found.items() if not rows]:
             raise self._unknown(unknown)
-        for key, rows in found.items():
-            if len(rows) > 1:
-                several = " or ".join(row.row_key for row in rows)
-                raise ConfigError(f"{self.scope.feed}: {key} can mean {several}", hint="use one of these keys")
-        return list({rows[0].entry_id: rows[0] for rows in found.values()}.values())
+        return [row for rows in found.values() for row in rows]
 
     def _unknown(self, row_keys: Iterable[str]) -> ConfigError:
         """Return the error for row keys that do not exist; its hint has similar keys, and the key of a row named by its place."""

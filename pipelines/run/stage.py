@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, islice
+from itertools import islice
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
@@ -393,14 +393,13 @@ def _read(
             _write_changed(job, reading.rows, staging)
         outcomes: Iterable[RowOutcome] = job.mapper.over(window.rows(reading.rows) if window else reading.rows)
         outcomes = window.outcomes(outcomes) if window else outcomes
-        names = _names_reader(job)
-        places: dict[str, RowKey] = {}
-        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), names, places) if options.keys else outcomes
+        key_parts, places = job.mapping.key_parts, dict[str, RowKey]()
+        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), key_parts, places) if options.keys else outcomes
         for chunk in read_chunks(outcomes):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
-                missing.difference_update(chain.from_iterable(map(names, chunk)))
+                missing.difference_update(name for outcome in chunk for name in names_of(outcome.row_key, key_parts))
             del chunk  # before the next one is made: memory holds one at a time
         with signals_raised():
             ending = reading.ending()
@@ -439,33 +438,15 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
         job.advance(len(chunk))
 
 
-def _names_reader(job: StageJob) -> Callable[[RowOutcome], tuple[RowKey, ...]]:
-    """Return a function that gives the keys by which --keys may name an outcome, the row's own first."""
-    parts = job.mapping.key_parts
-    if not job.options.keys or len(job.mapping.key_alternatives) == 1:
-        return lambda outcome: tuple(names_of(outcome.row_key, parts))
-    asked = frozenset(map(RowKey, job.options.keys))
-    known = job.ledger.known_rows(asked)
-
-    def names(outcome: RowOutcome) -> tuple[RowKey, ...]:
-        known_as = [key for entry in known.find(outcome.known_as) for key in asked if entry.was_met_under(key)]
-        return (outcome.row_key, *(key for _, key in outcome.known_as), *known_as)
-
-    return names
-
-
 def _picked(
-    outcomes: Iterable[RowOutcome],
-    wanted: frozenset[RowKey],
-    names_of_row: Callable[[RowOutcome], tuple[RowKey, ...]],
-    places: dict[str, RowKey],
+    outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], key_parts: int, places: dict[str, RowKey]
 ) -> Iterator[RowOutcome]:
     """Yield the outcomes of the rows asked for; a single event picked from an expanded row counts as a row.
 
     `places` collects the keys of rows that were asked for by place or number instead.
     """
     for outcome in outcomes:
-        names = names_of_row(outcome)
+        names = tuple(names_of(outcome.row_key, key_parts))
         for place in wanted & (outcome.location.names | {outcome.location.shown_number}):
             places.setdefault(place, names[0])
         if not wanted.isdisjoint(names):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.key import CompiledKey, ReadKey, compile_key
+from mappings.compiler.key import ReadKey, compile_key
 from mappings.errors import SyncError
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
@@ -27,7 +27,6 @@ from mappings.spec.source_words import WriteBack
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
-from state.ledger.alternatives import KnownRows
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
@@ -104,23 +103,11 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
         with signals_raised(), open_status_sheet(source, key.columns, settings.access) as sheet:
             words, scope = Words(mapping.language), FeedScope(settings.destination, mapping.feed)
             statuses = _read_statuses(queries, scope, words, mapping.key_parts)
-            read_key = key.read if key.alternatives is None else _key_for_life(key, queries.known_rows(scope))
-            return write_back(sheet, source.write_back, read_key, statuses)
+            return write_back(sheet, source.write_back, key.read, statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
     except KeyboardInterrupt:
         return WrittenBack(problem=_STOPPED)
-
-
-def _key_for_life(key: CompiledKey, known: KnownRows) -> ReadKey:
-    """Return a function that reads the key under which the ledger knows a row, for a feed with alternative keys."""
-
-    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
-        row_key, reasons = key.read(cells)
-        found = known.find(key.alternatives(cells)) if key.alternatives and not reasons else []
-        return (found[0].row_key if len(found) == 1 else row_key), reasons
-
-    return read
 
 
 def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:

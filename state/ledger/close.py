@@ -44,7 +44,7 @@ from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, 
 from state.ledger.likeness import AT_LEAST, MOST_COMPARED, Candidates, find_elsewhere, pairs, pairs_elsewhere
 from state.ledger.problems import held, stem_of, strike, write_problems
 from state.ledger.reads import Mark, Neighbour, SourceRead, read_neighbours
-from state.tables import DUPLICATE_MARK, ENTRY, KNOWN_AS, NO_DRIFT, RUN
+from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
 
 _MANY_CHANGES = 20
 """Fewer rows than this that change in the same field trip no brake."""
@@ -60,7 +60,6 @@ _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label(
 _MARKS = select(MARK).where(SOME)
 _FORGET_MARKS = delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
 _FORGET_MARKS = _FORGET_MARKS.where(DUPLICATE_MARK.c.entry_id.in_(bindparam("entries", expanding=True)))
-_FORGET_KEYS = delete(KNOWN_AS).where(KNOWN_AS.c.entry_id.in_(bindparam("entries", expanding=True)))
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
 _OTHER = ENTRY.alias()
 _IDS = select(ENTRY.c.id)
@@ -207,8 +206,7 @@ class _Closing:
         for page in in_pages(entries):
             marks = self._connection.execute(_MARKS, {"entries": page}).scalars().all()
             self._connection.execute(_FORGET_MARKS, {"entries": page, "marks": marks})
-            for statement in (_FORGET_KEYS, delete(ENTRY).where(SOME)):
-                self._connection.execute(statement, {"entries": page})
+            self._connection.execute(delete(ENTRY).where(SOME), {"entries": page})
 
     def _find_alongside(self) -> Alongside | None:
         """Return another scope that delivers the rows of a feed of which nothing was released yet, None if there is none.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, case, select, update
 
 from mappings.delivery import split_destination
-from mappings.row_key import FeedName, RowKey
+from mappings.row_key import FeedName
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
 from state.ledger.accounts import PublishAccount, StageReport, dump
-from state.ledger.alternatives import KnownRows, known_rows
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_report, read_stamp
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
 from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
@@ -107,10 +106,6 @@ class Ledger:
     def bookmark(self) -> Bookmark:
         """Return the position at which the next read may continue."""
         return self._read(read_bookmark)
-
-    def known_rows(self, keys: Collection[RowKey]) -> KnownRows:
-        """Return the entries that one of these keys may name."""
-        return self._read(known_rows, keys)
 
     def gate(self) -> Gate:
         """Return whether staged rows may be published."""

@@ -62,13 +62,12 @@ from state.database import reading
 from state.enums import Decision, EntryState, Phase
 from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount, dump_answer, load_answer
-from state.ledger.alternatives import find_named
-from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, is_forgotten
+from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, find_ids, is_forgotten
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
 from state.ledger.standing import KEY_MEMORY_S, Standing, read_standing
-from state.tables import ENTRY, SCOPE
+from state.tables import ENTRY, SCOPE, storable
 
 
 class Claim(NamedTuple):
@@ -470,7 +469,7 @@ def open_outbox(
         ids = None
         if keys is not None:
             ids = (
-                find_named(connection, scope_id, keys)
+                find_ids(connection, scope_id, {storable(key) for key in keys})
                 if row_parts is None
                 else _find_events(connection, scope_id, keys, row_parts)
             )

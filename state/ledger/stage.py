@@ -39,7 +39,6 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
-from state.ledger.alternatives import by_alternatives, find_named
 from state.ledger.close import close_stage
 from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known
 from state.ledger.gate import Bookmark, is_last_read, shut
@@ -120,18 +119,14 @@ class Stage:
         with run.transaction() as connection:
             if unchanged:
                 keys = {storable(outcome.row_key) for outcome in outcomes if outcome.row_key}
-                claimed = find_ids(connection, run.scope_id, keys)
-                claimed += find_named(connection, run.scope_id, {key for outcome in outcomes for _, key in outcome.known_as})
-                if not set(unchanged).isdisjoint(claimed):
+                if not set(unchanged).isdisjoint(find_ids(connection, run.scope_id, keys)):
                     outcomes, unchanged = map_all(), ()
             self._count(outcomes, unchanged)
             read.listed.strike(connection, outcomes)
             if not all(outcome.row_key.isprintable() for outcome in outcomes):
                 # Every database takes these keys: the ledger knows rows by them, and their idempotency keys are made of them.
                 outcomes = [replace(outcome, row_key=RowKey(storable(outcome.row_key))) for outcome in outcomes]
-            has_alternatives = any(outcome.known_as for outcome in outcomes)
-            batches = by_alternatives(connection, read, outcomes) if has_alternatives else _without_repeats(outcomes)
-            for batch in batches:
+            for batch in _without_repeats(outcomes):
                 _Comparison(connection, read, batch).write()
             read.duplicates.keep_up(connection)
             run.note(connection, read_account=dump(read.tally.account()))

@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,10 +41,7 @@ def silent(_count: int) -> None:
 def lived_in(world: World) -> World:
     """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
     long = "An evening of songs, tales & slow dances in the old mill by the river"
-    of_two_keys = replace(row("é", title=""), known_as=(("REF", RowKey("é")), ("TITLE", RowKey("τ"))))
-    world.stage(
-        [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), of_two_keys, rejection("r")]
-    )
+    world.stage([row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), row("é"), rejection("r")])
     world.publish(Receipt(1, answer(201)), Receipt(2, answer(201)), Refusal(answer(400)), Conflict(answer(409)))
     resolve(world, "d", Instruction(Option.IGNORE))
     world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")])

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, Engine, delete, event, insert, inspect, make_url, text, update
+from sqlalchemy import Connection, Engine, delete, event, inspect, make_url, text, update
 from sqlalchemy.exc import DBAPIError
 from unit.state.books import put
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
@@ -38,7 +38,7 @@ from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD
 from state.opening import open_database
 from state.queries import LedgerQueries
-from state.tables import DUPLICATE_MARK, KNOWN_AS, METADATA, RUN, storable
+from state.tables import DUPLICATE_MARK, METADATA, RUN, storable
 from state.verify import Examination, Finding, examine
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
@@ -390,15 +390,6 @@ def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World
         connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
     said = "2 entries are not in the index of duplicates: copies of them would not be held"
     assert findings(full) == [("tables", "", said)]
-
-
-def test_keys_that_belong_to_no_entry_are_counted(full: World) -> None:
-    with writing(full.engine) as connection:
-        strays = [
-            {"scope_id": scope, "digest": b"7", "entry_id": entry, "columns": "REF"} for scope, entry in ((1, 1), (1, 99), (2, 1))
-        ]
-        connection.execute(insert(KNOWN_AS), strays)
-    assert findings(full) == [("tables", "", "2 keys that rows are known by belong to no entry of their feed")]
 
 
 def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -> None:

@@ -11,9 +11,10 @@ from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_result
 
 from connectors.errors import PausedError
+from mappings.errors import TransientError
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -95,6 +96,36 @@ async def ask_until(
         retry=retry_if_result(lambda result: not is_settled(result)),
         retry_error_callback=answer,
     )(once)
+
+
+def retry_on(
+    passing: type[TransientError],
+    request: Callable[[], T],
+    policy: RetryPolicy,
+    *,
+    sleep: Callable[[float], None],
+    random: Random,
+    clock: Clock = monotonic,
+) -> T:
+    """Return what `request` returns; repeat it after a `passing` error, with the wait that the error names or a longer one.
+
+    Raises:
+        TransientError: the last one, once the policy is used up, or if it names a longer wait than the policy allows.
+    """
+    began = clock()
+
+    def wait_s(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked_s = error.retry_after_s if isinstance(error, TransientError) else None
+        return max(policy.wait_s(state.attempt_number, random), asked_s or 0.0)
+
+    return Retrying(
+        sleep=sleep,
+        wait=wait_s,
+        stop=lambda state: policy.is_spent(state.attempt_number, clock() - began, state.upcoming_sleep),
+        retry=retry_if_exception_type(passing),
+        reraise=True,
+    )(request)
 
 
 def http_date(text: str) -> datetime | None:

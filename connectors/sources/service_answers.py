@@ -1,19 +1,17 @@
-"""What the clients of web services share: a session that closes its connections, bounded answers, retries, odd shapes."""
+"""What the clients of web services share: a session that closes its connections, bounded answers, odd shapes."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TypeVar
 
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
-from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
-from connectors.retry import RetryPolicy
-from connectors.sources.contract import BadSourceError, Clock, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
 
 T = TypeVar("T")
 
@@ -74,28 +72,6 @@ def read_whole(response: Response, service: str, *, hint: str) -> Response:
     body.seek(0)
     response.raw = body
     return response
-
-
-def retry_while_busy(request: Callable[[], T], policy: RetryPolicy, clock: Clock) -> T:
-    """Return what `request` returns; repeat it after a `BusyError`, with the wait that the service asks for or a longer one.
-
-    Raises:
-        BusyError: it stayed busy, or asks for a longer wait than the policy allows.
-    """
-    started = clock.clock_s()
-
-    def wait_s(state: RetryCallState) -> float:
-        busy = state.outcome.exception() if state.outcome else None
-        asked_s = busy.retry_after_s if isinstance(busy, BusyError) else None
-        return max(policy.wait_s(state.attempt_number, clock.chance), asked_s or 0.0)
-
-    return Retrying(
-        sleep=clock.sleep,
-        wait=wait_s,
-        stop=lambda state: policy.is_spent(state.attempt_number, clock.clock_s() - started, state.upcoming_sleep),
-        retry=retry_if_exception_type(BusyError),
-        reraise=True,
-    )(request)
 
 
 @contextmanager

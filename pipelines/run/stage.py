@@ -350,11 +350,10 @@ def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(check_brakes(report, job.mapping.publish.brakes, job.options.accept, job.mapping.feed))
         for verdict in verdicts:
-            if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
+            if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not (has_known_end or verdict.is_accepted):
                 raise SourceUnavailableError(
                     f"{verdict.sentence}: the server does not send the length of the file, so it may have been cut off",
-                    hint="run again later; if the file is really so short, add `settle: 30s` to the source, "
-                    "or let the server send Content-Length",
+                    hint="run again later; if the file is really so short, pass --accept shrink, or ask that its length be sent",
                 )
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 

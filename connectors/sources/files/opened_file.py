@@ -60,8 +60,7 @@ class StoredFile:
     """An open, seekable file as it is stored, or an unnamed copy of a remote one.
 
     `name`: for people. `stamp`: evidence of its content, or "". `version`: the server's version, for later conditional
-    requests. `age_s`: how long it had been unchanged, by the server's clock. `has_known_end`: the disk, its length or a second
-    transfer proves that it is complete.
+    requests. `has_known_end`: the disk or its length proves that it is complete.
     """
 
     stream: BinaryIO
@@ -69,7 +68,6 @@ class StoredFile:
     stamp: str
     has_known_end: bool = True
     version: str = ""
-    age_s: float | None = None
 
     @contextmanager
     def reopened(self) -> Iterator[StoredFile]:
@@ -477,10 +475,7 @@ def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
         if has_known_end:
             raise
         message = f"{error}; the server of {name} does not say how long it is, so the answer may have been cut off"
-        hint = (
-            "run again later; if the file is complete, write `settle: 30s` in its source, or ask that the server send its length"
-        )
-        raise SourceUnavailableError(message, hint=hint) from error
+        raise SourceUnavailableError(message, hint="run again later, or ask that the server send its length") from error
 
 
 def _reason(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from connectors.addresses import refusal_of_host
 from connectors.sources.contract import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.choice import Files, FoundFile, LocalFiles, fixed_folder, name_of
 from connectors.sources.files.opened_file import StoredFile, digest_of
-from connectors.sources.files.web import FetchLimits, TransferLimit
+from connectors.sources.files.web import FetchLimits
 from mappings.allowed_files import OutsideError
 from mappings.errors import DISK_IS_FULL, ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
@@ -137,13 +138,9 @@ class StoreFiles(Files):
                 if before.get("type") == "directory":
                     raise SourceRefusedError(f"{shown} is a folder", hint='name its files: "*.csv" after its last slash')
                 size, version = before.get("size"), _version_of(before)
-                limit, received = TransferLimit(self.bounds, shown), 0
-                limit.check_size(size or 0)
+                self.bounds.check_size(size or 0, shown)
                 with store.open(inside, "rb", block_size=_PIECE_BYTES) as stream:
-                    while piece := stream.read(_PIECE_BYTES):
-                        copy.write(piece)
-                        received += len(piece)
-                        limit.count(len(piece), received)
+                    received = self.bounds.copy(iter(partial(stream.read, _PIECE_BYTES), b""), copy, shown)
                 after = store.info(inside)
                 if (after.get("size"), _version_of(after)) != (size, version) or size not in {None, received}:
                     raise SourceUnavailableError(f"{shown} changed while we fetched it", hint="run again later")

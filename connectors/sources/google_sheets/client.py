@@ -25,9 +25,9 @@ from requests import RequestException, Response, TooManyRedirects
 from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
-from connectors.retry import RetryPolicy, retry_after_s
+from connectors.retry import RetryPolicy, retry_after_s, retry_on
 from connectors.sources.contract import Clock, GoogleAccess, SourceRefusedError, SourceUnavailableError
-from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole, retry_while_busy
+from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole
 from mappings.errors import ConfigError, SyncError
 
 T = TypeVar("T")
@@ -134,7 +134,8 @@ class GoogleClient(HTTPClient):
             except (ValueError, AttributeError, LookupError, TypeError) as error:
                 raise BusyError(f"{self._name}: Google's answer was cut off", hint="run again") from error
 
-        return retry_while_busy(attempt, _POLICY, self._clock)
+        clock = self._clock
+        return retry_on(BusyError, attempt, _POLICY, sleep=clock.sleep, random=clock.chance, clock=clock.clock_s)
 
     # The base class has further parameters, for uploads.
     def request(self, method: str, endpoint: str, params: Any = None, data: Any = None, json: Any = None, *_: Any) -> Response:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from xml.parsers.expat import ExpatError
@@ -25,7 +26,7 @@ from simple_salesforce.login import SalesforceLogin
 from simple_salesforce.util import exception_handler
 
 from connectors.addresses import is_loopback
-from connectors.retry import RetryPolicy, http_date, retry_after_s
+from connectors.retry import RetryPolicy, http_date, retry_after_s, retry_on
 from connectors.sources.contract import (
     Access,
     BadSourceError,
@@ -35,7 +36,7 @@ from connectors.sources.contract import (
     SourceUnavailableError,
 )
 from connectors.sources.formats.records import NumberText
-from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole, retry_while_busy
+from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole
 from mappings.columns import folded
 from mappings.errors import ConfigError, SyncError
 
@@ -381,7 +382,9 @@ class Org:
             SourceRefusedError, BadSourceError: it refuses the request.
             LocatorLostError: it has forgotten the query.
         """
-        return retry_while_busy(lambda: self._once(about, request), POLICY, self.clock)
+        clock = self.clock
+        once = partial(self._once, about, request)
+        return retry_on(BusyError, once, POLICY, sleep=clock.sleep, random=clock.chance, clock=clock.clock_s)
 
     def _once(self, about: str, request: Callable[[Salesforce], T], *, is_new: bool = False) -> T:
         """Send a request once, and again in a new session if the old one has ended."""

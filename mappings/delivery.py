@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlsplit
 
 from mappings.errors import SyncError
@@ -168,3 +169,31 @@ def split_destination(destination: str) -> tuple[str, str]:
     """Split a destination into service and namespace; the namespace is "" if there is none."""
     service, separator, namespace = destination.rpartition("#")
     return (service, namespace) if separator else (destination, "")
+
+
+Severity = Literal["error", "warning"]
+"""error: every payload that was checked would be refused. warning: some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A difference from the contract: where, what the page says, what we do, what fails as a result, and what to do.
+
+    `fields`: the payload paths that a refusal may name for it (`offers[].url`).
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """One sentence with what the page says and what we do."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.statement}: {self.breaks}; {self.helps}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import orjson
 
 from mappings.columns import ColumnRequest
-from mappings.compiler.mapper import compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
@@ -47,21 +48,35 @@ def run_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
     return tuple(ExampleFailure(number, *found) for number, example in examples for found in _differences(mapping, example))
 
 
+def example_bodies(mapping: FeedMapping) -> list[bytes]:
+    """Return the payloads that the examples of a mapping without mistakes give."""
+    outcomes = (_outcomes(_mapper(mapping, example), example) for example in mapping.examples)
+    return [outcome.body for outcome in chain.from_iterable(outcomes) if isinstance(outcome, MappedRow)]
+
+
+def _mapper(mapping: FeedMapping, example: Example) -> RowMapper:
+    return compile_feed(_without_window(mapping, example), Directory(), example.as_of)
+
+
+def _outcomes(mapper: RowMapper, example: Example) -> list[RowOutcome]:
+    blank = dict.fromkeys(sorted(mapper.columns), "")
+    rows = [SourceRow(RowLocation("an example"), blank | row) for row in example.rows or (example.row,)]
+    return [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
+
+
 def _differences(mapping: FeedMapping, example: Example) -> Iterator[Difference]:
     try:
-        mapper = compile_feed(_without_window(mapping, example), Directory(), example.as_of)
+        mapper = _mapper(mapping, example)
     except ConfigError as error:
         yield "", "a mapping that compiles", str(error)
         return
-    blank = dict.fromkeys(sorted(mapper.columns), "")
     spell = ColumnRequest.of(mapping.source, mapper.columns).speller()
     for row in example.rows or (example.row,):
         for column, count in Counter(map(spell, row)).items():
             if count > 1:
                 names = ", ".join(f'"{name}"' for name in row if spell(name) == column)
                 yield "", f'one column "{column}"', f"{count} that answer to this name: {names}"
-    rows = [SourceRow(RowLocation("an example"), blank | row) for row in example.rows or (example.row,)]
-    outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
+    outcomes = _outcomes(mapper, example)
     if example.events is not None and len(outcomes) == len(example.events):
         for place, (event, outcome) in enumerate(zip(example.events, outcomes, strict=True)):
             yield from _compare_event(event, outcome, f"events[{place}]")

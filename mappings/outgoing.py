@@ -1,4 +1,4 @@
-"""Infers from a mapping alone what a feed's payloads may contain: kinds, values, lengths. Used by the contract check."""
+"""Infers from a mapping alone what a feed's payloads may contain: fields, kinds and fixed values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import reduce
 from itertools import chain
 from typing import Any, Literal
 
-from mappings.event import REQUIRED_FIELDS
 from mappings.lookup_table import normaliser
 from mappings.spec import values as spec
 from mappings.spec.feed import FeedMapping
@@ -17,7 +16,6 @@ from mappings.spec.rules import Skip
 from mappings.spec.values import Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.steps.step import Kind, Step
-from mappings.steps.text import Truncate
 from mappings.strict import Policy, UsePolicy
 
 JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
@@ -25,49 +23,39 @@ JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """The possible values of one payload field. `kind` is None if the mapping does not show it.
+    """One payload field. `kind` is None if the mapping does not show it; `item`: the items of an array.
 
-    `is_always`: every payload has the field. `values`: all possible values, None if rows decide. `sample`: a text in its
-    format. `longest`: the maximum number of characters, None if unlimited. `item`: the items of an array.
+    `values`: all possible values, None if rows decide.
     """
 
     kind: JsonKind | None = None
-    is_always: bool = True
     values: frozenset[str | int] | None = None
-    sample: str = ""
-    longest: int | None = None
     fields: Mapping[str, Outgoing] = field(default_factory=dict)
     item: Outgoing | None = None
 
 
 def one_of(texts: Iterable[str]) -> Outgoing:
     """Return the description of a value that is one of these texts."""
-    values = frozenset(texts)
-    return Outgoing("string", values=values, longest=max(map(len, values), default=0))
+    return Outgoing("string", frozenset(texts))
 
 
 def _after(found: Outgoing, *policies: Policy | None) -> Outgoing:
-    """Return a value's description after its policies, which may replace the value or leave it out."""
+    """Return a value's description after its policies, which may replace the value."""
     for policy in policies:
         if isinstance(policy, UsePolicy):
             texts = one_of((policy.use,) if isinstance(policy.use, str) else policy.use)
-            stand_in = Outgoing("array", item=texts) if found.kind == "array" else texts
-            found = replace(_either(stand_in, found), is_always=found.is_always)
-        elif policy in {"omit", "warn", "draft"}:
-            found = replace(found, is_always=False)
+            found = _either(Outgoing("array", item=texts) if found.kind == "array" else texts, found)
     return found
 
 
 def _either(one: Outgoing, other: Outgoing) -> Outgoing:
     """Return the description of a value that matches one of two descriptions."""
     values = None if one.values is None or other.values is None else one.values | other.values
-    fields = {name: replace(found, is_always=False) for name, found in {**one.fields, **other.fields}.items()}
+    fields = {**one.fields, **other.fields}
     fields |= {name: _either(one.fields[name], other.fields[name]) for name in one.fields.keys() & other.fields.keys()}
     return Outgoing(
         kind=one.kind if one.kind == other.kind else None,
-        is_always=one.is_always and other.is_always,
         values=values,
-        longest=None if one.longest is None or other.longest is None else max(one.longest, other.longest),
         fields=fields,
         item=_either(one.item or one, other.item or other) if one.item or other.item else None,
     )
@@ -88,20 +76,7 @@ def _without(found: Outgoing, test: spec.Test) -> Outgoing:
 
 
 _UNKNOWN = Outgoing()
-_MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
-_NEEDED = frozenset(REQUIRED_FIELDS)
-"""The required fields: rows without them are rejected before sending."""
-_KNOWN: Mapping[str, Outgoing] = {
-    "channelId": Outgoing("integer"),
-    "coverImage": Outgoing("integer"),
-    "startAt": _MOMENT,
-    "endAt": _MOMENT,
-    "status": Outgoing("string", values=frozenset({"draft", "published"})),
-    "timezone": Outgoing("string", sample="Europe/Lisbon"),
-    "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
-    "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
-}
-"""The limits of each field in our own payload model."""
+_IDS = frozenset({"channelId", "coverImage"})
 _KINDS: Mapping[Kind, JsonKind] = {
     **dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT, Kind.DURATION), "string"),
     Kind.NUMBER: "number",
@@ -133,23 +108,18 @@ class _Reading:
         for name, inner in tree.items():
             inside = f"{path}.{name}" if path else name
             fields[name] = self.object(inner, inside) if isinstance(inner, dict) else self.field(inner[0], inside)
-        return Outgoing("object", any(one.is_always for one in fields.values()), fields=fields)
+        return Outgoing("object", fields=fields)
 
     def field(self, value: Value, path: str) -> Outgoing:
-        """Return the description of one field, combined with the limits of our payload model."""
+        """Return the description of one field, of the kind that our payload model gives it."""
         found = self.value(value, path)
         if path == "classifications":
-            item = replace(found.item or found, kind="string", is_always=True, item=None, fields={})
-            return Outgoing("array", item=item)
-        found = replace(found, is_always=found.is_always or path in _NEEDED)
-        if path not in _KNOWN:
+            return Outgoing("array", item=replace(found.item or found, kind="string", item=None, fields={}))
+        if path not in _IDS:
             return found
-        promise = _KNOWN[path]
-        values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
-        if promise.kind == "integer" and values is not None:
-            values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
-        longest = promise.longest if found.longest is None else found.longest
-        return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
+        texts = None if found.values is None else map(str, found.values)
+        values = None if texts is None else frozenset(int(one) if one.isascii() and one.isdigit() else one for one in texts)
+        return replace(found, kind="integer", values=values)
 
     def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value
         match value:
@@ -158,13 +128,11 @@ class _Reading:
             case spec.Fields():
                 return self.object(value.unfolded()[0], path)
             case spec.ListEntry():
-                return replace(self.object(value.fields.unfolded()[0], path), is_always=False)
+                return self.object(value.fields.unfolded()[0], path)
             case spec.Items():
-                parts = [self.field(part, f"{path}[]") for part in value.root]
-                is_always = any(part.is_always for part in parts)
-                return Outgoing("array", is_always, item=replace(reduce(_either, parts), is_always=True))
+                return Outgoing("array", item=reduce(_either, [self.field(part, f"{path}[]") for part in value.root]))
             case spec.ImageValue():
-                return Outgoing("integer", is_always=False)
+                return Outgoing("integer")
             case spec.From():
                 found = self._steps(self._reference(value.source, path) or Outgoing("string"), value.do)
             case spec.FirstOf():
@@ -175,17 +143,16 @@ class _Reading:
                 branches = [choice.then for choice in value.choose]
                 branches += [] if value.otherwise is None else [value.otherwise]
                 found = reduce(_either, [self.value(part, path) for part in branches])
-                found = replace(found, is_always=found.is_always and value.otherwise is not None)
             case spec.TableValue():
                 found = _after(self._table(value.lookup, len(value.by), value.take, is_many=value.many), value.on_miss)
             case spec.ForEach():
-                found = Outgoing("array", item=replace(self.field(value.give, f"{path}[]"), is_always=True))
+                found = Outgoing("array", item=self.field(value.give, f"{path}[]"))
             case spec.Meta():
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case spec.ChannelValue():
                 found = Outgoing("integer")
             case spec.At() | spec.InZoneValue() | spec.PlusValue():
-                found = _MOMENT
+                found = Outgoing("string")
         return _after(found, value.on_empty, value.on_error)
 
     def _reference(self, text: str, path: str) -> Outgoing | None:
@@ -198,59 +165,28 @@ class _Reading:
     def _steps(self, found: Outgoing, steps: Iterable[Step]) -> Outgoing:
         """Return the description of a value after its steps; a text step works on each item of a list."""
         for step in steps:
-            before, found = found, self._made(found, step)
+            before, found = found, self._made(step)
             if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
-                found = Outgoing("array", before.is_always and found.is_always, item=found)
+                found = Outgoing("array", item=found)
             found = _after(found, step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error)
         return found
 
-    def _made(self, before: Outgoing, step: Step) -> Outgoing:
-        always = before.is_always
+    def _made(self, step: Step) -> Outgoing:
         match step:
             case Map() | Lookup() if step.keeps:
-                return Outgoing(None if isinstance(step, Lookup) and step.many else "string", always)
+                return Outgoing(None if isinstance(step, Lookup) and step.many else "string")
             case Map():
                 item = one_of(chain.from_iterable(step.table.values()))
-                return Outgoing("array", always, item=item) if step.gives_several else replace(item, is_always=always)
+                return Outgoing("array", item=item) if step.gives_several else item
             case Lookup() | LastIn():
-                return replace(self._table(step.file, 1, step.take, is_many=step.many), is_always=always)
-            case Truncate():
-                return Outgoing("string", always, longest=step.length)
+                return self._table(step.file, 1, step.take, is_many=step.many)
             case _:
-                return Outgoing(_KINDS.get(step.result), always, sample=before.sample if step.gives is step.takes else "")
+                return Outgoing(_KINDS.get(step.result))
 
     def _table(self, file: str, keys: int, take: tuple[str, ...] | None, *, is_many: bool) -> Outgoing:
         table = self._mapping.tables[file]
         results = split_columns(table, keys, take)[1]
         columns = {name: [row[table.columns.index(name)] for row in table.rows] for name in results}
-        found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
+        found = {name: one_of(filter(None, cells)) for name, cells in columns.items()}
         one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
-        return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
-
-
-Severity = Literal["error", "warning"]
-"""error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A difference from the contract: where, what the page says, what we do, what fails as a result, and what to do.
-
-    `fields`: the payload paths that a refusal may name for it (`offers[].url`); empty if it concerns the whole request.
-    """
-
-    severity: Severity
-    where: str
-    page: str
-    ours: str
-    breaks: str
-    helps: str
-    fields: tuple[str, ...] = ()
-
-    @property
-    def statement(self) -> str:
-        """One sentence with what the page says and what we do."""
-        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
-
-    def __str__(self) -> str:
-        return f"{self.statement}: {self.breaks}; {self.helps}"
+        return Outgoing("array", item=one) if is_many else one

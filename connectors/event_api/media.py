@@ -293,8 +293,6 @@ _USUAL = {"file": "", "": "-raw", "image": "-image"}
 The value is the suffix of the idempotency key, since another encoding is another request.
 """
 _OTHER_KEY_END = "-field"
-LONGEST_KEY_END = max(map(len, (_OTHER_KEY_END, *_USUAL.values())))
-"""How many characters the key of an upload may be longer than that of an event."""
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -1,8 +1,8 @@
-"""The service's OpenAPI page: fetches it, parses it to a tree, and reads its operations and schemas.
+"""The service's OpenAPI page: fetches it, parses it to a tree, and finds the schemas of what we send.
 
-The page is untrusted, so its bytes, depth and number of values are limited, and references and alternatives are followed in
-limited time. It is parsed by the rules of YAML 1.2: PyYAML's safe loader converts dates, octal numbers and `no`, which a page
-means as text, and follows merge keys without limit.
+The page is untrusted, so its bytes, depth and number of values are limited, also with its references replaced. It is parsed by
+the rules of YAML 1.2: PyYAML's safe loader converts dates, octal numbers and `no`, which a page means as text, and follows merge
+keys without limit.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import yaml
 
@@ -128,16 +127,8 @@ def _openapi(body: bytes) -> Node:
     return described
 
 
-_METHODS = ("get", "post", "put", "patch", "delete")
-_VARIABLE = re.compile(r"\{[^}]*\}")
-_DEEPEST_SCHEMA = 24
-"""The most nested references and `allOf`; deeper schemas count as without requirements."""
-_MOST_READS = 4_000
-"""The most schemas read of one page; further schemas count as without requirements."""
-_MOST_CHOICES = 16
-_LONGEST_NAME = 100
-"""The longest field name; longer ones are not compared, to keep them out of messages."""
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_MOST_INLINED = 5_000
+"""The most objects of a schema whose references are replaced; further parts ask for nothing."""
 
 
 def get(node: object, name: str, kind: type[T]) -> T:
@@ -146,151 +137,53 @@ def get(node: object, name: str, kind: type[T]) -> T:
     return value if isinstance(value, kind) else kind()
 
 
-def _nodes(node: object, name: str) -> list[Node]:
-    return [one for one in get(node, name, list) if isinstance(one, dict)]
+def body_schemas(page: Node, path: str) -> dict[str, Node]:
+    """Return the schemas of the body of POST `path` by media type, in lower case; {} if the page does not describe it.
+
+    References are replaced by what they refer to, in bounds of depth and size. The address of the server is not compared.
+    """
+    found = {place: node for place, node in get(page, "paths", dict).items() if f"/{place.strip('/')}".endswith(path)}
+    operation = get(_resolved(page, found[min(found, key=len)]), "post", dict) if found else {}
+    content = get(_resolved(page, operation.get("requestBody")), "content", dict)
+    schemas = {kind.partition(";")[0].strip().lower(): get(part, "schema", dict) for kind, part in content.items()}
+    return {kind: _Inliner(page).inlined(schema) for kind, schema in schemas.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The requirements on one value: it must fit all `parts`, schemas with references and `allOf` resolved."""
-
-    parts: tuple[Node, ...]
-
-    def all(self, word: str, kind: type[T]) -> list[T]:
-        """Return the values of a keyword such as `maxLength` in all parts, if they have the right type."""
-        return [part[word] for part in self.parts if isinstance(part.get(word), kind)]
-
-    @property
-    def types(self) -> frozenset[str] | None:
-        """The allowed types, None for any; without `null`, which we never send. Unknown types are ignored."""
-        found: frozenset[str] | None = None
-        for part in self.parts:
-            names = _TYPES.intersection(one for one in (get(part, "type", list) or [part.get("type")]) if isinstance(one, str))
-            if names:
-                names |= {"integer"} if "number" in names else set()
-                found = names if found is None else found & names
-        return None if found is None else found - {"null"}
-
-    @property
-    def properties(self) -> dict[str, Node]:
-        """The described fields, each with the requirements of all parts."""
-        found: dict[str, list[Node]] = {}
-        for properties in self.all("properties", dict):
-            for name, node in properties.items():
-                if isinstance(node, dict) and len(name) <= _LONGEST_NAME:
-                    found.setdefault(name, []).append(node)
-        return {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in found.items()}
-
-    @property
-    def required(self) -> list[str]:
-        """The required fields, sorted by name."""
-        names = {name for part in self.all("required", list) for name in part if isinstance(name, str)}
-        return sorted(name for name in names if len(name) <= _LONGEST_NAME)
-
-    @property
-    def allowed(self) -> list[str] | None:
-        """The allowed values, None for any."""
-        lists = [[part["const"]] if "const" in part else part.get("enum") for part in self.parts]
-        texts = [[str(one) for one in values if one is not None] for values in lists if isinstance(values, list)]
-        return [one for one in texts[0] if all(one in others for others in texts)] if texts else None
+def _resolved(page: Node, node: object) -> object:
+    """Return what a local reference refers to, {} if it leads nowhere; a node without one as it is."""
+    for _ in range(DEEPEST):
+        reference = get(node, "$ref", str)
+        if not reference:
+            return node
+        node = page if reference.startswith("#/") else None
+        for step in unquote(reference[2:]).split("/"):
+            node = node.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+        node = {} if node is None else node
+    return {}
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation. `path`: the full path including the server's; `parameters`: by place and lower-case name."""
+class _Inliner:
+    """Replaces the references of schemas by what they refer to, so that a page cannot make a validator follow them for ever."""
 
-    method: str
-    path: str
-    node: Node
-    parameters: dict[tuple[str, str], Node]
-    security: list[Node]
+    def __init__(self, page: Node) -> None:
+        self._page = page
+        self._left = _MOST_INLINED
 
+    def inlined(self, node: Node, depth: int = 0) -> Node:
+        """Return a schema without references. What only answers have (`readOnly`) is not required."""
+        if self._left < 0 or depth >= DEEPEST:
+            return {}
+        self._left -= 1
+        plain = {name: self._value(value, depth) for name, value in node.items() if not name.startswith("$")}
+        if "$ref" in node:
+            there = self._value(_resolved(self._page, node), depth)
+            plain["allOf"] = [*get(plain, "allOf", list), there]
+        given = {name for name, part in get(plain, "properties", dict).items() if get(part, "readOnly", bool)}
+        if isinstance(plain.get("required"), list) and given:
+            plain["required"] = [name for name in plain["required"] if name not in given]
+        return plain
 
-class Description:
-    """The operations and schemas of one page. An unresolvable or external reference counts as without requirements."""
-
-    def __init__(self, tree: Node) -> None:
-        self._tree = tree
-        self._reads = 0
-        self._operations: list[Operation] = []
-        for path, described in get(tree, "paths", dict).items():
-            item = self.resolve(described)
-            self._operations += [self._operation(one, path, item) for one in _METHODS if isinstance(item.get(one), dict)]
-
-    def _operation(self, method: str, path: str, item: Node) -> Operation:
-        node: Node = item[method]
-        servers = _nodes(node, "servers") or _nodes(item, "servers") or _nodes(self._tree, "servers") or [{}]
-        resolved = [self.resolve(one) for one in (*_nodes(item, "parameters"), *_nodes(node, "parameters"))]
-        parameters = {(str(one.get("in")), str(one.get("name")).lower()): one for one in resolved}
-        security = _nodes(node if "security" in node else self._tree, "security")
-        return Operation(method.upper(), f"{_path_of(servers[0].get('url'))}/{path.strip('/')}", node, parameters, security)
-
-    def find(self, method: str, path: str) -> Operation | None:
-        """Return the operation at one of our paths, None if there is none; a page without a server may omit our prefix."""
-        same = [one for one in self._operations if one.method == method]
-        fitting = [one for one in same if one.path.endswith(path)]
-        if not self._tree.get("servers"):
-            fitting += [one for one in same if path.endswith(one.path)]
-        return next(iter(fitting), None)
-
-    def resolve(self, node: object) -> Node:
-        """Return the mapping that `$ref` refers to, merged with its siblings; empty if there is none."""
-        beside: Node = {}
-        for _ in range(_DEEPEST_SCHEMA):
-            reference = get(node, "$ref", str)
-            if not isinstance(node, dict) or not reference:
-                return {**node, **beside} if isinstance(node, dict) else beside
-            beside = {**{name: part for name, part in node.items() if name != "$ref"}, **beside}
-            node = self._tree if reference.startswith("#/") else None
-            for step in unquote(reference[2:]).split("/"):
-                node = node.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
-        return beside
-
-    def read(self, node: object, depth: int = 0) -> list[Schema]:
-        """Return the schemas of which a value must fit one: several for `oneOf` and `anyOf`. Never raises."""
-        self._reads += 1
-        if depth > _DEEPEST_SCHEMA or self._reads > _MOST_READS:
-            return [Schema(())]
-        plain = self.resolve(node)
-        choices = [Schema((plain,))]
-        alternatives = [self.read(part, depth + 1) for part in get(plain, "allOf", list)]
-        for word in ("oneOf", "anyOf"):
-            others = [one for part in get(plain, word, list)[:_MOST_CHOICES] for one in self.read(part, depth + 1)]
-            alternatives.append([one for one in others if one.types != frozenset()])  # `null` alone is no choice
-        for others in filter(None, alternatives):
-            choices = [Schema((*one.parts, *other.parts)) for one, other in product(choices, others)][:_MOST_CHOICES]
-        return choices
-
-    def request_types(self, operation: Operation | None) -> dict[str, Node]:
-        """Return the schemas of the request's body by media type, in lower case and without parameters."""
-        return self._content(operation.node.get("requestBody")) if operation else {}
-
-    def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
-        """Return the JSON schema of the first answer whose status begins with the digit, None if the page has none."""
-        answers = get(operation.node, "responses", dict)
-        status = next((one for one in sorted(answers) if one.startswith(first_digit)), "default")
-        return next((schema for kind, schema in self._content(answers.get(status)).items() if "json" in kind), None)
-
-    def _content(self, node: object) -> dict[str, Node]:
-        content = get(self.resolve(node), "content", dict)
-        return {kind.partition(";")[0].strip().lower(): get(part, "schema", dict) for kind, part in content.items()}
-
-    def takes_bearer(self, requirement: Node) -> bool:
-        """Return whether `Authorization: Bearer` satisfies a security requirement; undefined schemes count as satisfied."""
-        schemes = get(get(self._tree, "components", dict), "securitySchemes", dict)
-        return all(_is_bearer(self.resolve(schemes.get(name))) for name in requirement)
-
-
-def _path_of(server: object) -> str:
-    """Return the path of a server's address without the last slash, "" if it cannot be parsed."""
-    try:
-        path = urlsplit(_VARIABLE.sub("x", server)).path if isinstance(server, str) else ""
-    except ValueError:
-        return ""
-    return f"/{path.strip('/')}" if path.strip("/.") else ""
-
-
-def _is_bearer(scheme: Node) -> bool:
-    if scheme.get("type") == "apiKey":
-        return (scheme.get("in"), str(scheme.get("name")).lower()) == ("header", "authorization")
-    return scheme.get("type") != "mutualTLS" and str(scheme.get("scheme", "bearer")).lower() == "bearer"
+    def _value(self, value: object, depth: int) -> Any:
+        if isinstance(value, list):
+            return [self._value(one, depth) for one in value]
+        return self.inlined(value, depth + 1) if isinstance(value, dict) else value

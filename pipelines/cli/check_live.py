@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from connectors.event_api.answers import AnswerKind, in_short
-from connectors.event_api.contract_check import compare
+from connectors.event_api.contract_check import MOST_PAYLOADS, compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
@@ -17,10 +18,13 @@ from connectors.sources.contract import ColumnsError
 from connectors.sources.rows import table_columns
 from mappings.columns import ColumnRequest
 from mappings.compiler.mapper import compile_with_problems
+from mappings.delivery import Drift
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
+from mappings.examples import example_bodies
 from mappings.lint.warnings import FILL_IN
-from mappings.outgoing import Drift, Outgoing, outgoing_of
+from mappings.outcome import MappedRow
+from mappings.outgoing import outgoing_of
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
@@ -132,23 +136,25 @@ def ask_for(
         faults = dict.fromkeys(recipients, f"{missing}: {missing.hint}")
     with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
-        return {
-            mapping.path: (
-                *of_service(settings.base_url, lists, mapping, memory),
+        answers = dict[Path, tuple[LiveFinding, ...]]()
+        for mapping in mappings:
+            bodies = example_bodies(mapping)
+            source = list(_of_source(settings, mapping, bodies))  # first, as it adds its first payloads
+            answers[mapping.path] = (
+                *of_service(settings.base_url, lists, mapping, bodies, memory),
                 *(_unwise("ledger", text) for text in reader.estranged(mapping.feed)),
-                *_of_source(settings, mapping),
+                *source,
                 *_of_recipients(settings, mapping, faults, is_testing=is_testing),
             )
-            for mapping in mappings
-        }
+        return answers
 
 
 def of_service(
-    base_url: str, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None = None
+    base_url: str, lists: ServiceAnswers, mapping: FeedMapping, bodies: Sequence[bytes], memory: ListMemory | None = None
 ) -> Iterator[LiveFinding]:
     """Yield the findings about the service, the key, the channels, the classifications and the contract.
 
-    `memory`: the service's lists as earlier runs read them, None if no run was made.
+    `bodies`: payloads of the feed. `memory`: the service's lists as earlier runs read them, None if no run was made.
     """
     if lists.refusal is not None:
         yield _failed("service", lists.refusal)
@@ -164,7 +170,7 @@ def of_service(
     yield _failed("channels", channels) if isinstance(channels, SyncError) else _channels(channels, mapping)
     known = lists.classifications
     yield _failed("classifications", known) if isinstance(known, SyncError) else _classifications(known, mapping, memory)
-    yield from _contract(lists.page, mapping)
+    yield from _contract(lists.page, bodies)
 
 
 def _scopes(lists: ServiceAnswers) -> LiveFinding:
@@ -239,13 +245,14 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
     return f"the mapping was written for version {version}{how}"
 
 
-def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield the contract's differences, errors first; one line if there are none or the page cannot be read."""
-    if isinstance(page, NoPage):
-        yield _unwise("contract", f"could not be compared: {page.why}; runs do not need it", state=_UNCHECKED)
+def _contract(page: Node | NoPage, bodies: Sequence[bytes]) -> Iterator[LiveFinding]:
+    """Yield what the page would refuse, errors first; one line if that is nothing or the page cannot be used."""
+    if not bodies:
+        page = NoPage("no example and no first row of the source becomes an event")
+    drifts = page if isinstance(page, NoPage) else compare(page, bodies)
+    if isinstance(drifts, NoPage):
+        yield _unwise("contract", f"could not be compared: {drifts.why}; runs do not need it", state=_UNCHECKED)
         return
-    sent = outgoing_of(mapping)
-    drifts = compare(page, sent)
     state: Readiness = "not ready" if any(drift.severity == "error" for drift in drifts) else "ready"
     for drift in drifts:
         is_error = drift.severity == "error"
@@ -253,13 +260,7 @@ def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding
             _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift, state)
         )
     if not drifts:
-        yield _well("contract", f"the service's OpenAPI page agrees with the {_count(sent)} fields that the mapping sends")
-
-
-def _count(sent: Outgoing) -> int:
-    """Count the fields of a payload that hold a value, including those in objects and lists."""
-    inner = [*sent.fields.values(), *([sent.item] if sent.item and sent.item.fields else [])]
-    return sum(map(_count, inner)) if inner else 1
+        yield _well("contract", f"the service's OpenAPI page accepts the {len(bodies)} payloads of examples and first rows")
 
 
 Faults = Mapping[Recipient, str]
@@ -282,13 +283,14 @@ def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, 
         yield _well("notify", f"{'a test message was sent to' if is_testing else 'notifications go to'} {', '.join(reached)}")
 
 
-def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield the findings of opening a feed's source and reading its first row."""
+def _of_source(settings: Settings, mapping: FeedMapping, bodies: list[bytes]) -> Iterator[LiveFinding]:
+    """Yield the findings of opening a feed's source and reading its first rows; add their payloads to `bodies`."""
     source = mapping.source
     name = f"{source.kind} {source.place}"
     try:
         with faults_as_errors(lambda: f"opening the source of {mapping.feed}"):
-            columns = compile_with_problems(mapping, Directory())[0].columns
+            mapper = compile_with_problems(mapping, Directory())[0]
+            columns = mapper.columns
             if isinstance(source, SalesforceSource):  # asking an org for a first row would make it run the whole query
                 org = probe_org(source, columns, access=settings.access)
                 yield (
@@ -300,9 +302,10 @@ def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding
             with open_source(
                 source, mapping.path.parent, columns, access=settings.access, folders=mapping.folders
             ).read() as reading:
-                has_rows, headers = next(reading.rows, None) is not None, reading.headers
+                rows, headers = list(islice(reading.rows, MOST_PAYLOADS)), reading.headers
+            bodies += [outcome.body for outcome in mapper.over(rows) if isinstance(outcome, MappedRow)]
             text = f"{name}: {len(reading.columns)} columns, including the {len(columns)} that the mapping reads"
-            yield _well("source", text if has_rows else f"{text}; no rows")
+            yield _well("source", text if rows else f"{text}; no rows")
             if isinstance(source, GoogleSheetsSource) and source.write_back:
                 yield _write_back(source.write_back.names, name, tuple(headers.values()))
     except SyncError as error:

@@ -29,13 +29,13 @@ from connectors.sources.contract import (
 from connectors.sources.files.opened_file import opened
 from connectors.sources.files.source import choice_of
 from mappings.compiler.mapper import compile_with_problems
+from mappings.delivery import Drift
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.mistakes import find_missing_columns, places_of_column
 from mappings.lint.warnings import LookupUse, has_lists
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
-from mappings.outgoing import Drift
 from mappings.positions import MappingProblem, locate
 from mappings.reasons import REASON_TEXTS, ReasonCode
 from mappings.spec.feed import FeedMapping

@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from connectors.event_api.contract_check import MOST_PAYLOADS
 from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
@@ -251,6 +252,10 @@ class FeedRun:
             fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
             return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
 
+        def first_bodies() -> list[bytes]:
+            scope, pending = FeedScope(settings.destination, mapping.feed), RowFilter(frozenset({EntryState.PENDING}))
+            return [row.body for row in LedgerQueries(context.engine).rows(scope, pending, limit=MOST_PAYLOADS)]
+
         with self._closed_if_left("publishing", account):
             self._begin_phase("publishing")
             pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
@@ -265,7 +270,9 @@ class FeedRun:
                 systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected), outbox.owed),
                 report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
             )
-            published = publish(drain, partial(context.api, mapping), open_covers, Preflight(context.notes, mapping))
+            published = publish(
+                drain, partial(context.api, mapping), open_covers, Preflight(context.notes, mapping, first_bodies)
+            )
             if published.cause is not None:
                 self._name_unsent(published.cause)
             self._warn([*published.outlook.notices, *published.surprises])

@@ -1,9 +1,10 @@
-"""Compare what a feed sends with the service's OpenAPI page before a run sends, to foresee a refusal of every row."""
+"""Compare the first payloads of a run with the service's OpenAPI page before it sends, to foresee a refusal of every row."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -13,34 +14,25 @@ from connectors.event_api.answers import INDEXES, is_same_place, words_of
 from connectors.event_api.contract_check import compare, upload_field
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.openapi import NoPage, PageBody, read_page
-from mappings.delivery import Answer
-from mappings.outgoing import Drift, outgoing_of
+from mappings.delivery import Answer, Drift
 from mappings.spec.feed import FeedMapping
 from pipelines.run.service import read_note, write_note
 from state.notes import ServiceNotes
 
-_RULES = "3"
+_RULES = "4"
 """Version of the comparison: stored results of another version are ignored."""
 _SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRefusal:
-    """A refusal of every row that follows from the OpenAPI page.
-
-    `fields`: paths in the payload, one of which such a refusal names; empty if it concerns the whole request.
-    """
+    """A refusal of every row that follows from the OpenAPI page. `fields`: paths in the payload, one of which it names."""
 
     text: str
-    fields: frozenset[str] = frozenset()
+    fields: frozenset[str]
 
     def explains(self, answer: Answer) -> bool:
-        """Return whether a refusal is the expected one: it names one of the fields, or none if the whole request is meant.
-
-        A 403 is never expected.
-        """
-        if not self.fields:
-            return not answer.field and answer.status != 403
+        """Return whether a refusal is the expected one: it names one of the fields."""
         if answer.status in {403, 404}:
             return False
         if answer.field:
@@ -63,7 +55,7 @@ class Outlook:
 
     @property
     def errors(self) -> tuple[Drift, ...]:
-        """The differences that would make the service refuse every row; none once disproved."""
+        """The differences for which the service would refuse every row; none once disproved."""
         return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
 
     @property
@@ -79,7 +71,7 @@ class Outlook:
             notices.append(f"the service's OpenAPI page differs in {more} more places: see `eventsync check --live`")
         warnings = sum(drift.severity == "warning" for drift in self.drifts)
         if self.has_changed and warnings:
-            news = f"the service's OpenAPI page has changed; {warnings} differences may affect some rows"
+            news = f"the service's OpenAPI page has changed; {warnings} of its rules would refuse some rows"
             notices.append(f"{news}: see `eventsync check --live`")
         return tuple(notices)
 
@@ -102,11 +94,15 @@ _COMPARISON = TypeAdapter(_Comparison)
 
 
 class Preflight:
-    """Compares one feed with the page of one destination; an unchanged page is not compared again."""
+    """Compares one feed with the page of one destination; an unchanged page is not compared again.
 
-    def __init__(self, notes: ServiceNotes, mapping: FeedMapping) -> None:
+    `first_bodies` returns the first payloads that the run will send.
+    """
+
+    def __init__(self, notes: ServiceNotes, mapping: FeedMapping, first_bodies: Callable[[], Sequence[bytes]]) -> None:
         self._notes = notes
         self._mapping = mapping
+        self._first_bodies = first_bodies
         self._name = f"contract of {mapping.feed}"
 
     async def compare(self, api: EventApi) -> Outlook:
@@ -126,7 +122,10 @@ class Preflight:
             why = page.why if isinstance(page, NoPage) else "it answered 304 without being asked for changes"
             structlog.get_logger().debug("the service's page could not be compared", why=why)
             return CLEAR
-        drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
+        drifts = await asyncio.to_thread(compare, page, self._first_bodies())
+        if isinstance(drifts, NoPage):
+            structlog.get_logger().debug("the service's page could not be compared", why=drifts.why)
+            return CLEAR
         outlook = Outlook(drifts, upload_field=upload_field(page))
         write_note(self._notes, self._name, _COMPARISON, _Comparison(body.etag, digest, mapping, _RULES, outlook))
         return replace(outlook, has_changed=last is not None and last.page != digest)

@@ -104,7 +104,8 @@ check --live => 2 | {feeds: [{live: {4: {asked: contract, severity: error, ok: f
 run => 5 | `organizer` is required | 2 rows were not sent | check --live
 states => pending 2, refused 1
 switch contract: shorter_titles
-check --live => 0 | contract ready POST /events: title
+source 1,A title that is longer than 40 characters,2030-05-01,19:30,,concert
+check --live => 0 | contract ready POST /events: title: | we send 41: 1 of 2 payloads would be refused
 # a probe is sent only where it is asked for and says whether the key may create events
 check --live => 0 | `--probe`
 check --probe => 0 | proves `events:create`, unless
@@ -429,7 +430,7 @@ LISBON = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")
 
 def _scopes(probe: Meaning | None) -> LiveFinding:
     lists = ServiceAnswers({"lisbon-agenda": 7}, Classifications("2026-03-02", frozenset()), key_tail="…0042", probe=probe)
-    return next(one for one in of_service("https://events.example.org", lists, LISBON) if one.asked == "scopes")
+    return next(one for one in of_service("https://events.example.org", lists, LISBON, []) if one.asked == "scopes")
 
 
 _REFUSED = Answer(400, "invalid_request", field="title", issue="is required")

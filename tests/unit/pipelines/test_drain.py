@@ -251,8 +251,7 @@ def test_after_a_stop_rows_go_one_by_one_until_one_has_passed_and_the_same_refus
     assert systemic.cause(intent(), REFUSED) is None
 
 
-ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
-MOVED = ExpectedRefusal("there is none at /api/public/v1/events")
+ORGANIZER = ExpectedRefusal("`organizer` is required; we do not send it", frozenset({"organizer"}))
 IN_A_LIST = ExpectedRefusal("", frozenset({"offers[].url"}))
 ANNOUNCED = Refusal(Answer(400, "invalid_request", "invalid", "req-1", "organizer"))
 
@@ -287,8 +286,6 @@ def test_before_an_announced_refusal_rows_go_one_by_one_until_one_has_passed(wor
         (ORGANIZER, [Answer(400, field="title", issue="organizer"), Answer(400, field="coOrganizer")], False),
         (ORGANIZER, [Answer(400, message="the organizers are many"), Answer(404, message="no channel of this organizer")], False),
         (ORGANIZER, [Answer(403, message="organizer")], False),
-        (MOVED, [Answer(404), Answer(415)], True),
-        (MOVED, [Answer(403), Answer(400, field="title")], False),
     ],
 )
 def test_an_announced_refusal_is_recognised_and_no_other_complaint_is_taken_for_it(
@@ -299,7 +296,6 @@ def test_an_announced_refusal_is_recognised_and_no_other_complaint_is_taken_for_
 
 QUIET = [Superseded(Answer(400, field="organizer")), UNCERTAIN, Conflict(Answer(409)), Blocked(Answer(403))]
 HEEDED: dict[str, tuple[list[Verdict], bool, bool]] = {
-    "a route that is gone, by a blocked row": ([Blocked(Answer(404))], False, True),
     "what says nothing about the contract": ([*QUIET, ANNOUNCED], False, True),
     "rows that may have been sent earlier say nothing by passing": ([*[RECEIPT] * (2 * PATIENT_ANSWERS), ANNOUNCED], True, True),
     "one is confirmed": ([Unconfirmed(Answer(409)), ANNOUNCED], False, True),
@@ -312,7 +308,7 @@ HEEDED: dict[str, tuple[list[Verdict], bool, bool]] = {
 def test_a_drain_stops_where_a_row_is_refused_as_announced_until_one_has_disproved_it(
     verdicts: list[Verdict], is_unanswered: bool, is_stopped: bool
 ) -> None:
-    systemic = SystemicFailure(owed=100, expected=(ORGANIZER, MOVED))
+    systemic = SystemicFailure(owed=100, expected=(ORGANIZER,))
     *before, last = [systemic.cause(intent(is_unanswered=is_unanswered), verdict) for verdict in verdicts]
     assert set(before) <= {None}
     assert isinstance(last, BrakeError) is is_stopped

@@ -15,6 +15,7 @@ from unit.connectors_contract.test_contract import ROOT, SPECIFIED, changed
 from virtual_time import at_once, clock
 
 from mappings.event import Directory
+from mappings.examples import example_bodies
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.preflight import CLEAR, Outlook, Preflight
@@ -30,6 +31,11 @@ def _notes(engine: Engine) -> ServiceNotes:
 
 
 _ORGANIZER, _SHORT_TITLES = "event.required += organizer", "field.title.maxLength = 30"
+BODIES = [body.replace(b'"title":"', b'"title":"' + b"x" * add) for body in example_bodies(MAPPING) for add in (0, 30)]
+
+
+def _preflight(engine: Engine, mapping: FeedMapping = MAPPING) -> Preflight:
+    return Preflight(_notes(engine), mapping, lambda: BODIES)
 
 
 def _told(*changes: str, etag: str = "") -> httpx.Response:
@@ -61,7 +67,7 @@ def _look(engine: Engine, pages: Pages, mapping: FeedMapping = MAPPING) -> tuple
     async def look() -> tuple[Outlook, float]:
         api, http = api_over(pages)
         async with http:
-            return await Preflight(_notes(engine), mapping).compare(api), clock()
+            return await _preflight(engine, mapping).compare(api), clock()
 
     return at_once(look)
 
@@ -81,7 +87,7 @@ def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine:
         outlook, _ = _look(engine, pages)
         (doubt,), (notice, *_) = outlook.expected, outlook.notices
         assert (doubt.fields, "`organizer` is required" in notice) == ({"organizer"}, True)
-    Preflight(_notes(engine), MAPPING).disprove()
+    _preflight(engine).disprove()
     outlook, _ = _look(engine, pages)
     assert (outlook.expected, outlook.notices) == ((), ())
     pages.answer = _told(_ORGANIZER, _SHORT_TITLES, etag='"2"')
@@ -137,7 +143,7 @@ def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"etag": 1}', '{"etag": "", "page": "", "mapping": "", "rules": "0"}'])
 def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None:
     _notes(engine).write(f"contract of {MAPPING.feed}", kept)
-    Preflight(_notes(engine), MAPPING).disprove()
+    _preflight(engine).disprove()
     assert _look(engine, Pages(_told(_ORGANIZER)))[0].expected
 
 

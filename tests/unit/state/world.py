@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
@@ -23,7 +23,6 @@ from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
-from state.tables import ENTRY
 
 KINDS = ("sqlite", "postgresql")
 """The databases that a state DB may be in."""
@@ -101,12 +100,13 @@ def no_brakes(_report: StageReport) -> Sequence[str]:
 class World:
     """One state DB and one feed in it. `crash` drops every object and opens the database again, as a new process would.
 
-    `place`: the SQLite file, or the URL of another database.
+    `place`: the SQLite file, the URL of another database, or a database that is open already.
     """
 
-    place: Path | str
+    place: Path | str | Engine
     clock: Clock = field(default_factory=Clock)
     feed: FeedName = FEED
+    destination: str = DESTINATION
     neighbours: list[World] = field(default_factory=list, repr=False)
     engine: Engine = field(init=False)
     ledger: Ledger = field(init=False)
@@ -119,12 +119,16 @@ class World:
 
     @property
     def url(self) -> str:
-        return self.place if isinstance(self.place, str) else f"sqlite:///{self.place}"
+        return f"sqlite:///{self.place}" if isinstance(self.place, Path) else str(self.place)
 
     def _open(self) -> None:
-        self.engine = open_database(self.url)
+        self.engine = self.place if isinstance(self.place, Engine) else open_database(self.url)
         now, lease_clock = self.clock, self.clock.lease_clock
-        self.ledger = Ledger(self.engine, DESTINATION, self.feed, namespace="tests", now=now, lease_clock=lease_clock)
+        self.ledger = Ledger(self.engine, self.destination, self.feed, namespace="tests", now=now, lease_clock=lease_clock)
+
+    @property
+    def book(self) -> FeedScope:
+        return FeedScope(self.destination, self.feed)
 
     def crash(self) -> None:
         self.engine.dispose()
@@ -165,8 +169,11 @@ class World:
             outbox.settle_and_claim([Settled(intents[0], next(answers, receipt(intents[0])))], 0)
         return outbox.account()
 
+    def rows(self) -> list[RowRecord]:
+        return list(LedgerQueries(self.engine).every_row(self.book, RowFilter()))
+
     def entry(self, key: str) -> RowRecord | None:
-        found = LedgerQueries(self.engine).rows(FeedScope(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
+        found = LedgerQueries(self.engine).rows(self.book, RowFilter(row_key=RowKey(key)))
         return found[0] if found else None
 
     def known(self, key: str) -> RowRecord:
@@ -175,8 +182,7 @@ class World:
         return entry
 
     def states(self) -> dict[str, str]:
-        with self.engine.connect() as connection:
-            return dict(connection.execute(select(ENTRY.c.row_key, ENTRY.c.state)).all())
+        return {entry.row_key: entry.state for world in (self, *self.neighbours) for entry in world.rows()}
 
 
 def receipt(intent: Intent) -> Receipt:

@@ -37,6 +37,8 @@ StateDb = sa.Engine
 T = TypeVar("T")
 LOCK_WAIT_S = 30.0
 """How long a statement waits for another process's lock, in seconds, unless the URL gives a timeout."""
+_TRY_S = 0.25
+"""The longest wait for SQLite's lock in C, in seconds: Python handles signals between two tries."""
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
 _POSTGRES = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE_POOL = {"pool_size": 1}
@@ -246,20 +248,36 @@ def _create_sqlite(address: sa.URL, *, keeps_log: bool) -> sa.Engine:
         if not is_read_only:
             _use_write_ahead_log(connection, wait_s)
         for_writing = ("synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
-        for pragma in (*(() if is_read_only else for_writing), "cache_size = -32000"):
+        short_wait = f"busy_timeout = {min(wait_s, _TRY_S) * 1000:.0f}"
+        for pragma in (*(() if is_read_only else for_writing), "cache_size = -32000", short_wait):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
             record.info[_FILE] = path, opened.setdefault(path, _identity(path))  # the file that the first connection opened
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        is_writer = connection.get_execution_options().get(_IS_WRITER, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
+        if connection.get_execution_options().get(_IS_WRITER, False):
+            _begin_writing(connection, wait_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
         _check_file(connection)
 
     if is_sqlite_file(address):
         sa.event.listen(engine, "do_connect", partial(_open_as_allowed, keeps_log=keeps_log))
     return engine
+
+
+def _begin_writing(connection: sa.Connection, wait_s: float) -> None:
+    """Begin a transaction with the write lock; wait for another process's in short tries."""
+    until = monotonic() + wait_s
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlite_errorname", "") != "SQLITE_BUSY" or monotonic() >= until:
+                raise
+        else:
+            return
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, wait_s: float) -> None:

@@ -22,7 +22,6 @@ from mappings.errors import SyncError
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
 
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
@@ -32,12 +31,9 @@ INTERRUPTED = 130
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
 """Signals within this time count as one: Ctrl-C may arrive from the terminal and from a parent process."""
+_SECOND = 2
 _LAST_S = 0.7
 """Seconds that the command gets after a second signal, even if it hangs."""
-_UNNOTICED_S = 0.05
-"""Seconds within which Python's own handler runs, unless the main thread is blocked."""
-_JOIN_S = 0.25
-"""Seconds that the process gets then: Python waits for threads, one of which may wait for a server."""
 _NAP_S = 0.2
 _ENTRY = "pipelines.cli.entry"
 """The module whose handler ends a command that has not begun; it is not an orchestrator's."""
@@ -53,6 +49,7 @@ class _Signals:
 
     `numbers`: the signals that stop it. `raise_interrupt`: the handler installed before ours, Python's or an orchestrator's.
     `on_stop`: called with the number of signals instead of raising. `depth`: the number of nested blocks that handle signals.
+    `has_alarm`: a second signal sets the alarm that ends the process.
     """
 
     numbers: tuple[signal.Signals, ...] = STOPPING
@@ -63,12 +60,15 @@ class _Signals:
     depth: int = 0
     raise_interrupt: Handler = signal.default_int_handler
     on_stop: Callable[[int], None] | None = None
+    has_alarm: bool = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         at = time.monotonic()
         if self.count and at - self.received_at <= _SAME_PRESS_S:
             return
         self.count, self.received_at = self.count + 1, at
+        if self.has_alarm and self.count == _SECOND:
+            signal.setitimer(signal.ITIMER_REAL, _LAST_S)
         if self.on_stop is not None:
             self.on_stop(self.count)
         elif self.is_deferred:
@@ -162,7 +162,7 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
 
     before = _SIGNALS.count - _SIGNALS.is_pending
     try:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner() as runner, _woken_by_signals(runner.get_loop()):
             if _is_main() and _SIGNALS.depth:
                 _SIGNALS.on_stop = partial(call_in_loop, runner.get_loop(), on_stop or cancel)
                 if _SIGNALS.is_pending:
@@ -180,6 +180,27 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
         with suppress(*[KeyboardInterrupt] if on_stop else []):
             _SIGNALS.raise_interrupt(signal.SIGINT, None)
     return result
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have each signal wake the loop: one that comes in the moment before its wait would be handled only after it."""
+    import socket  # noqa: PLC0415  # as above
+
+    if not _is_main():
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    loop.add_reader(reader, reader.recv, 64)
+    former = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(former)
+        loop.remove_reader(reader)
+        reader.close()
+        writer.close()
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[T], object], value: T) -> None:
@@ -200,51 +221,34 @@ def wait_to_be_stopped() -> NoReturn:
 def leaving_on_second_signal(last_words: Callable[[], None]) -> Iterator[None]:
     """Defer signals during the block; a second signal ends the process within a second.
 
-    A thread reads Python's wakeup file descriptor, which is written even while the main thread waits for a lock in C. If the
-    block has not ended by then, the thread calls `last_words` before the process exits.
+    It sets an alarm. If the block has not ended by then, `last_words` is called before the process exits.
     """
-    import socket  # noqa: PLC0415  # as above
-
     if not _is_main():
         yield
         return
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    is_over = threading.Event()
-    args = (reader, is_over, last_words)
-    threading.Thread(target=_leave_on_second, args=args, name="eventsync-leaving", daemon=True).start()
-    former = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def alarmed(_number: int, _frame: FrameType | None) -> None:
+        last_words()
+        _leave()
+
+    former = signal.signal(signal.SIGALRM, alarmed)
+    _SIGNALS.has_alarm = True
     try:
         with signals_deferred():
             yield
             _SIGNALS.is_pending = False
+            if _SIGNALS.count >= _SECOND:
+                _leave()  # Python would wait for threads, one of which may wait for a server
     finally:
-        is_over.set()
-        signal.set_wakeup_fd(former)
-        writer.close()
+        _SIGNALS.has_alarm = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
 
 
-def _leave_on_second(reader: socket.socket, is_over: threading.Event, last_words: Callable[[], None]) -> None:
-    first_at: float | None = None
-    while byte := reader.recv(1):
-        at = time.monotonic()
-        if byte[0] in _SIGNALS.numbers and first_at is not None and at - first_at > _SAME_PRESS_S:
-            break
-        if byte[0] in _SIGNALS.numbers and first_at is None:
-            first_at = at
-            if not is_over.wait(_UNNOTICED_S) and not _SIGNALS.count:
-                # It came in the very moment in which the main thread began to wait in C. The same signal ends that wait.
-                signal.pthread_kill(threading.main_thread().ident or 0, byte[0])
-                reader.recv(1)
-    else:
-        reader.close()
-        return
-    if is_over.wait(_LAST_S):
-        time.sleep(_JOIN_S)  # noqa: TID251  # for threads that are about to end
-    else:
-        last_words()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
+def _leave() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(INTERRUPTED)
 
 

@@ -12,10 +12,9 @@ import select
 import shutil
 import signal
 import socket
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -30,6 +29,7 @@ from lookalikes.sheets import Fault
 from sqlalchemy import Select
 from sqlalchemy import select as rows_of
 
+from state.database import writing
 from state.tables import ENTRY, LEASE, RUN
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -215,17 +215,19 @@ def test_a_terminals_ctrl_c_that_arrives_twice_at_once_is_one(desk: Desk, servic
     assert said.run["publish"]["delivered"] == len(service.events()) > 0, "what was in flight was waited for"
 
 
-def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_all_the_same(desk: Desk, service: Service) -> None:
-    run = mid_way(desk, service, 200, after=0, latency_ms=100)
-    with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as database:
-        database.execute("BEGIN IMMEDIATE")
+def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_all_the_same(
+    any_desk: Desk, service: Service
+) -> None:
+    run = mid_way(any_desk, service, 200, after=0, latency_ms=100)
+    with writing(any_desk.books.engine) as connection:
+        connection.execute(rows_of(LEASE.c.token).with_for_update())
         pause(0.3)
         run.signal(signal.SIGINT)
         pause(0.3)
         said = _stop(run, signal.SIGINT)
     assert said.code == 130, said.words
     assert said.document["exit_code"] == 130
-    _assert_all_sent(desk, service, 200)
+    _assert_all_sent(any_desk, service, 200)
 
 
 def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: Service) -> None:

@@ -353,8 +353,8 @@ class Launcher:
         with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
             watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
             as_of = as_of_moment(self.as_of, mapping) if self.as_of else None
-            result = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
-            return report_of(context, mapping.feed, run_id, result.outcome)
+            outcome = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
+            return report_of(context, mapping.feed, run_id, outcome)
 
     def _run_on_webserver(self, server: Webserver, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         waiting, at_work, refused = deque(feeds), dict[str, FeedMapping](), list[RunReport]()

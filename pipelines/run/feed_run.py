@@ -86,14 +86,6 @@ class Watcher:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """The outcome of one run; `published` is None if it sent nothing."""
-
-    outcome: RunOutcome
-    published: PublishReport | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class FeedRun:
     """A run of one feed with its options; the default ones are those of a scheduled run."""
 
@@ -103,21 +95,17 @@ class FeedRun:
     options: RunOptions = field(default_factory=RunOptions)
     watcher: Watcher = Watcher()
 
-    def run(self) -> RunResult:
+    def run(self) -> RunOutcome:
         """Stage and publish as the options select; return the outcome. Every error becomes an outcome."""
-        published, outcome, goes_on = None, RunOutcome("done", ExitCode.DONE), not self.options.stage_only
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
                     staged, outcome = self._stage(lease)
-                    goes_on = goes_on and not staged.stopping
-                if goes_on:
-                    published, outcome = self._publish(lease)
-        except SyncError as error:
-            outcome = outcome_of(error)
-        except KeyboardInterrupt as interrupt:
-            outcome = _outcome_of_leaving(interrupt, "at work")
-        return RunResult(outcome, published)
+                    if staged.stopping or self.options.stage_only:
+                        return outcome
+                return self._publish(lease)[1]
+        except (SyncError, KeyboardInterrupt) as left:
+            return _outcome_of_leaving(left, "at work")
 
     def stage(self) -> Staged:
         """Read and map the rows, and record what is to be sent.
@@ -232,9 +220,8 @@ class FeedRun:
             access, since, moment = context.settings.access, plan.since, context.as_of or context.now()
             source = open_source(spec, folder, mapper.columns, access=access, since=since, folders=mapping.folders, now=moment)
         snapshot = partial(take_snapshot, mapping.source, folder, folders=mapping.folders) if context.leaves_traces else None
-        run_id = self.identity.run_id
-        job = StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, self.watcher.read, plan, notices, snapshot)
-        return replace(job, as_of=context.as_of)
+        run_id, advance, as_of = self.identity.run_id, self.watcher.read, context.as_of
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot, as_of)
 
     def _publish(self, lease: LeaseKeeper) -> tuple[PublishReport, RunOutcome]:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id

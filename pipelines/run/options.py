@@ -105,6 +105,8 @@ class RunOptions(Strict):
         """Refuse options without effect: staged rows keep the body they have."""
         if self.publish_only and self.status is not None:
             raise ValueError("status cannot be combined with publish_only: staged rows keep their status; stage them again")
+        if self.publish_only and self.stage_only:
+            raise ValueError("stage_only cannot be combined with publish_only: a run with both does nothing")
         if self.publish_only and (self.full or self.window):
             raise ValueError("full and window cannot be combined with publish_only: nothing is read")
         return self

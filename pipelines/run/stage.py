@@ -317,29 +317,33 @@ def stage(job: StageJob) -> Staged:
     """
     options, plan = job.options, job.plan
     is_usual = not options.keys and options.status is None and options.window is None
-    snapshot = None
+    snapshot, fingerprint, known_stamp = None, None, ""
     if job.take_snapshot is not None and is_usual and plan.fit_today:
         with signals_raised():
             snapshot = job.take_snapshot()
-    if snapshot is None:
-        return _read(job)
-    last_stamp = "" if options.full else job.ledger.stamp()
-    last = parse_fingerprint(last_stamp, plan)
-    with signals_raised():
-        unchanged = match_fingerprint(snapshot, last)
-    if unchanged is not None:
-        brakes: list[BrakeResult] = []
-        policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
-        report = repeat_read(job.ledger.fence(job.run_id, job.fence), policy, last_stamp, str(unchanged), brake)
-        if report is not None:
-            job.advance(report.account.read)
-            notice = f"{UNCHANGED} since the last read"
-            return job.staged(report, brakes, [notice], snapshot.read_as)
-    with signals_raised():
-        fingerprint = fingerprint_of(snapshot, plan)
-    if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
-        return _read(job, snapshot, fingerprint)
-    return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
+    if snapshot is not None:
+        last_stamp = "" if options.full else job.ledger.stamp()
+        last = parse_fingerprint(last_stamp, plan)
+        with signals_raised():
+            unchanged = match_fingerprint(snapshot, last)
+        if unchanged is not None and (staged := _repeat(job, last_stamp, unchanged, snapshot.read_as)):
+            return staged
+        with signals_raised():
+            fingerprint = fingerprint_of(snapshot, plan)
+        if fingerprint is not None and last is not None and job.mapper.takes_rows_alone:
+            fingerprint, known_stamp = replace(fingerprint, read_at=last.read_at), last_stamp
+    return _read(job, snapshot, fingerprint, known_stamp)
+
+
+def _repeat(job: StageJob, last_stamp: str, unchanged: SourceFingerprint, read_as: str) -> Staged | None:
+    """Record the last read again for an unchanged source; None if the ledger or a brake needs its rows."""
+    brakes: list[BrakeResult] = []
+    fence, policy = job.ledger.fence(job.run_id, job.fence), job.policy(ReadKind.FULL)
+    report = repeat_read(fence, policy, last_stamp, str(unchanged), _brake(job, brakes))
+    if report is None:
+        return None
+    job.advance(report.account.read)
+    return job.staged(report, brakes, [f"{UNCHANGED} since the last read"], read_as)
 
 
 def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
@@ -360,9 +364,7 @@ def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = 
     return brake
 
 
-def _read(
-    job: StageJob, snapshot: FileSnapshot | None = None, fingerprint: SourceFingerprint | None = None, known_stamp: str = ""
-) -> Staged:
+def _read(job: StageJob, snapshot: FileSnapshot | None, fingerprint: SourceFingerprint | None, known_stamp: str) -> Staged:
     """Read all rows, and map them, except those whose digest is known from the read that left `known_stamp`.
 
     `fingerprint` is stored for the next read, if the opened source is the one of the snapshot.

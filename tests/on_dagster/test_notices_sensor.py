@@ -69,7 +69,7 @@ class Told:
         with open_context(self.settings) as workshop:
             past = replace(workshop, now=lambda: now() - ago)
             mapping = load_feed(self.desk.folder / "feeds" / f"{FEED}.yaml", folders=(self.desk.folder,))
-            assert FeedRun(past, mapping, RunIdentity(run_id, "cron")).run().outcome.name == "done"
+            assert FeedRun(past, mapping, RunIdentity(run_id, "cron")).run().name == "done"
 
 
 @pytest.fixture

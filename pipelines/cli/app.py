@@ -126,7 +126,7 @@ def _code_of(work: Callable[[], int]) -> int:
     from pipelines.streams import lost_output
 
     try:
-        with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
+        with faults_as_errors(f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
             return _printed(work())
     except SyncError as error:
         lost_output()  # or Python would try again at its end, and leave with a code of its own

@@ -288,7 +288,7 @@ def _of_source(settings: Settings, mapping: FeedMapping, bodies: list[bytes]) ->
     source = mapping.source
     name = f"{source.kind} {source.place}"
     try:
-        with faults_as_errors(lambda: f"opening the source of {mapping.feed}"):
+        with faults_as_errors(f"opening the source of {mapping.feed}"):
             mapper = compile_with_problems(mapping, Directory())[0]
             columns = mapper.columns
             if isinstance(source, SalesforceSource):  # asking an org for a first row would make it run the whole query

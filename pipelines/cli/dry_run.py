@@ -106,7 +106,7 @@ def _rehearse(
     feed = mapping.feed
     try:
         with (
-            faults_as_errors(lambda: "doing a dry run"),
+            faults_as_errors("doing a dry run"),
             existing_database(settings.state_url) as engine,
             rehearsal_copy(engine, settings.destination, feed) as copy,
         ):

@@ -304,7 +304,7 @@ class Launcher:
     def run_one(self, mapping: FeedMapping, run_id: str, *, uses_dagster: bool) -> RunReport:
         """Run one feed in this process; an unexpected exception fails that feed only."""
         try:
-            with faults_as_errors(lambda: "at work", run_id):
+            with faults_as_errors("at work", run_id):
                 return self._run_by_dagster(mapping, run_id) if uses_dagster else self._run_by_engine(mapping, run_id)
         except (FaultError, MachineError) as fault:
             return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
@@ -338,7 +338,7 @@ class Launcher:
 
         outcome = trouble = None
         try:
-            with self.output.progress(f"running {mapping.feed}", is_counted=False), faults_as_errors(lambda: "at work", run_id):
+            with self.output.progress(f"running {mapping.feed}", is_counted=False), faults_as_errors("at work", run_id):
                 status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
         except (FaultError, MachineError) as error:  # of Dagster's history: what is recorded of the run says how it ended
             status, trouble, outcome = "FAILURE", error, outcome_of(error)

@@ -109,7 +109,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
     set_origin(context.instance, context.run.run_id)
     tag_feeds(context.instance, context.run)
     try:
-        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
+        with faults_as_errors("at work", context.run.run_id, passing=(dg.Failure,)):
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too

@@ -41,7 +41,7 @@ class EmptySlices:
         `advance`: called with the number of rows read.
         """
         try:
-            with faults_as_errors(lambda: "searching the slice for rows"), signals_raised():
+            with faults_as_errors("searching the slice for rows"), signals_raised():
                 return not self._has_rows(window, advance)
         except SyncError:
             return False

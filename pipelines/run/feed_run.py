@@ -98,7 +98,7 @@ class FeedRun:
     def run(self) -> RunOutcome:
         """Stage and publish as the options select; return the outcome. Every error becomes an outcome."""
         try:
-            with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
+            with faults_as_errors("at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
                     staged, outcome = self._stage(lease)
                     if staged.stopping or self.options.stage_only:
@@ -153,7 +153,7 @@ class FeedRun:
     def _closed_if_left(self, doing: str, account: Callable[[], PublishAccount | None] = lambda: None) -> Iterator[None]:
         """Record the outcome if the block raises; if the state DB cannot record it, only the error is raised."""
         try:
-            with faults_as_errors(lambda: doing, self.identity.run_id):
+            with faults_as_errors(doing, self.identity.run_id):
                 yield
         except BaseException as left:
             try:

@@ -9,7 +9,7 @@ import platform
 import re
 import shlex
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -154,7 +154,7 @@ def _trouble_of(error: BaseException | None) -> MachineError | None:
 
 
 @contextmanager
-def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def faults_as_errors(doing: str, run_id: str = "", *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Log an unexpected exception of the block with its stack trace, and raise `FaultError` instead, or `MachineError` if the
     machine lacks something.
 
@@ -169,7 +169,7 @@ def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tup
     except expected:
         raise
     except Exception as fault:
-        raise (_trouble_of(fault) or _fault_of(fault, doing(), run_id)) from fault
+        raise (_trouble_of(fault) or _fault_of(fault, doing, run_id)) from fault
 
 
 def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:

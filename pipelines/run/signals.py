@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -160,14 +159,18 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
         for task in asyncio.all_tasks():
             task.cancel()
 
+    def stop(count: int) -> None:
+        with suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(on_stop or cancel, count)
+
     before = _SIGNALS.count - _SIGNALS.is_pending
     try:
-        with asyncio.Runner() as runner, _woken_by_signals(runner.get_loop()):
+        with asyncio.Runner() as runner, _woken_by_signals(loop := runner.get_loop()):
             if _is_main() and _SIGNALS.depth:
-                _SIGNALS.on_stop = partial(call_in_loop, runner.get_loop(), on_stop or cancel)
+                _SIGNALS.on_stop = stop
                 if _SIGNALS.is_pending:
                     _SIGNALS.is_pending = False
-                    _SIGNALS.on_stop(_SIGNALS.count)
+                    stop(_SIGNALS.count)
             result = runner.run(work())
     except asyncio.CancelledError:
         _SIGNALS.on_stop = None
@@ -201,12 +204,6 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         loop.remove_reader(reader)
         reader.close()
         writer.close()
-
-
-def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[T], object], value: T) -> None:
-    """Call a function in an event loop, from another thread or a signal handler."""
-    with suppress(RuntimeError):  # the loop has just ended
-        loop.call_soon_threadsafe(call, value)
 
 
 def wait_to_be_stopped() -> NoReturn:

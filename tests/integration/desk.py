@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -17,10 +17,12 @@ from typing import Any
 
 from integration.service import SECRET, Service
 from integration.waiting import until
-from sqlalchemy import Engine, NullPool, Row, Select, create_engine, inspect, make_url, select, text
+from sqlalchemy import Engine, NullPool, create_engine, inspect, make_url, text
 
 from state.ledger.accounts import PublishAccount, ReadAccount
-from state.tables import ENTRY
+from state.ledger.standing import RowRecord
+from state.opening import schema_revision
+from state.queries import LedgerQueries, RowFilter, RunRecord
 
 FEED = "town-hall"
 MAPPING = """\
@@ -151,16 +153,27 @@ class Books:
         self._is_file = make_url(url).get_backend_name() == "sqlite"
         self._engine: Engine | None = None
 
-    def answers(self, question: Select[Any]) -> Sequence[Row[Any]]:
-        """The rows of an answer; none before the first run has come to make the tables."""
-        if not self.is_there():
-            return []
-        with self.engine.connect() as connection:
-            return connection.execute(question).all() if inspect(connection).has_table(ENTRY.name) else []
+    @property
+    def queries(self) -> LedgerQueries | None:
+        """What people ask of it; None before the first run has come to make the tables."""
+        return LedgerQueries(self.engine) if self.is_there() and schema_revision(self.engine) else None
+
+    def rows(self) -> list[RowRecord]:
+        """Every row of every feed."""
+        queries = self.queries
+        return [row for book in queries.known() for row in queries.every_row(book, RowFilter())] if queries else []
+
+    def runs(self, limit: int = 1) -> tuple[RunRecord, ...]:
+        """The latest runs, newest first."""
+        return self.queries.runs(limit=limit) if self.queries else ()
+
+    def holders(self) -> list[str]:
+        """Who holds a feed."""
+        return [worker.name for feed in self.queries.status() for worker in feed.workers] if self.queries else []
 
     def states(self) -> dict[str, str]:
         """The state of every entry, by row key."""
-        return {row.row_key: row.state for row in self.answers(select(ENTRY.c.row_key, ENTRY.c.state))}
+        return {row.row_key: row.state for row in self.rows()}
 
     def forget(self) -> None:
         """Lose the file, or all that is in the database."""
@@ -307,7 +320,7 @@ def mid_way(desk: Desk, service: Service, rows: int, *, after: int = 40, latency
 
 
 def assert_all_on_record(desk: Desk, service: Service) -> None:
-    assert len(service.requests()) <= sum(row.attempts for row in desk.books.answers(select(ENTRY.c.attempts)))
+    assert len(service.requests()) <= sum(row.attempts for row in desk.books.rows())
 
 
 def assert_delivered(desk: Desk, service: Service, rows: int) -> None:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from integration.desk import Desk, Said, evenings, lines, mid_way
 from integration.service import Service
+from ledger_tables import ENTRIES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 pytestmark = pytest.mark.slow
@@ -150,7 +151,7 @@ def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(delivered
     copy = backup(desk, backups)
     desk.source(lines(60))
     with closing(sqlite3.connect(desk.folder / "state.db")) as reader:  # who has it open keeps the log
-        reader.execute("SELECT count(*) FROM ledger_entry").fetchone()
+        reader.execute(f"SELECT count(*) FROM {ENTRIES}").fetchone()
         desk.run(code=0)
         log = desk.folder / "state.db-wal"
         assert log.stat().st_size > 0

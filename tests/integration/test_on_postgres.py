@@ -16,13 +16,12 @@ import pytest
 from integration.desk import Desk, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
+from ledger_tables import ENTRIES, a_stage_that_begins
 from postgres import Postgres
-from sqlalchemy import make_url, select, update
+from sqlalchemy import make_url
 from unit.state.world import World, row
 
-from state.database import writing
 from state.ledger.gate import GateClosedError
-from state.tables import SCOPE
 
 pytestmark = pytest.mark.slow
 ROWS = 150
@@ -128,7 +127,7 @@ def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service
     desk.run_with(lines(ROWS), "--stage-only", code=0)
     patient = _with_query(options="-c lock_timeout=300ms")(server)
     with psycopg.connect(server.url.replace("+psycopg", "")) as other:
-        other.execute("LOCK TABLE ledger_entry IN EXCLUSIVE MODE")
+        other.execute(f"LOCK TABLE {ENTRIES} IN EXCLUSIVE MODE")
         said = desk.run(EVENTSYNC_STATE_URL=patient)
         said.assert_told(6, "held by another process", "lock timeout")
         assert service.requests() == []
@@ -153,11 +152,9 @@ def test_a_gate_is_not_opened_behind_a_stage_that_begins_in_the_same_moment(post
             refused.append(str(closed))
 
     person = threading.Thread(target=accept)
-    with writing(world.engine) as stage:
-        stage.execute(select(SCOPE.c.gate).with_for_update())
+    with a_stage_that_begins(world.engine):
         person.start()
         until(lambda: _waits(world), what="the person to wait for the stage")
-        stage.execute(update(SCOPE).values(gate="staging", gate_reason=""))
     person.join()
     assert refused
     assert not world.ledger.gate().is_open

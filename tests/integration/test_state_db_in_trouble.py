@@ -18,6 +18,7 @@ import pytest
 from integration.desk import FEED, Books, Desk, assert_all_on_record, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import pause, until
+from ledger_tables import ENTRIES
 from privileges import bound_by_permissions
 from sqlalchemy import make_url
 
@@ -274,11 +275,11 @@ def test_a_restored_copy_beside_a_log_that_was_left_is_verified_and_not_spoilt(d
     path, log = desk.folder / "state.db", desk.folder / "state.db-wal"
     backup = path.read_bytes()
     with closing(sqlite3.connect(path)) as other:  # later the file grows and is copied into; a log is left, as by a kill
-        other.execute("CREATE TABLE later AS SELECT * FROM ledger_entry")
-        other.execute("CREATE INDEX later_index ON ledger_entry (body, row_key)")
+        other.execute(f"CREATE TABLE later AS SELECT * FROM {ENTRIES}")
+        other.execute(f"CREATE INDEX later_index ON {ENTRIES} (id, row_key)")
         other.commit()
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        other.execute("UPDATE ledger_entry SET body = CAST(body || x'20' AS BLOB)")
+        other.execute(f"UPDATE {ENTRIES} SET row_key = row_key || ' later'")
         other.commit()
         left = log.read_bytes()
     path.write_bytes(backup)

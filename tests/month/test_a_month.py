@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 from dagster._core.scheduler.instigation import TickStatus
 from empty_books import folder_in_memory
+from ledger_tables import times_kept
 from month.office import FEED
 from month.page import HEAD, TABLE, days_of
 from month.story import ZONE, Played, Span, a_quiet_day, expected_ticks, hard_days, played, the_month
-from sqlalchemy import select
 from written_tables import table_of
 
 from pipelines.notices import Cause
-from state.database import reading
 from state.enums import EntryState
 from state.ledger.standing import FeedScope
 from state.notes import NoticesSent
 from state.queries import LedgerQueries, RowFilter
-from state.tables import ENTRY
 from state.verify import examine
 
 pytestmark = pytest.mark.slow
@@ -63,12 +61,8 @@ def _assert_each_row_is_online_once_and_the_books_are_in_order(done: Played) -> 
         for account in (run.read, run.publish):
             if account is not None:
                 account.check()
-    columns = [one for table in ENTRY.metadata.sorted_tables for one in table.columns if one.name.endswith(("_at", "_until"))]
-    with reading(done.engine) as connection:  # the clock that is handed in is asked for every time of day that is kept
-        for column in columns:
-            if column.name != "ends_at":  # an event's own time
-                for at in connection.execute(select(column).where(column.is_not(None))).scalars():
-                    assert done.span.begin <= at < done.span.end, str(column)
+    for name, at in times_kept(done.engine):  # the clock that is handed in is asked for every time of day that is kept
+        assert done.span.begin <= at < done.span.end, name
 
 
 def _assert_no_tick_is_lost_and_none_piles_up(done: Played, missed: set[datetime], held_up: datetime) -> None:

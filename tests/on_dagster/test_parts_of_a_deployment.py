@@ -26,6 +26,7 @@ import psycopg
 import pytest
 import yaml
 from integration.desk import shell_environ
+from ledger_tables import ENTRIES
 from lookalikes.notices import closed_port
 from on_dagster.desk import FEED, SECRET, Desk, desk_in, ended, line, until
 from postgres import Postgres
@@ -233,8 +234,8 @@ def test_no_role_may_do_more_than_its_part_needs(databases: Mapping[str, str], p
         passwords = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = current_user").fetchone()
         assert passwords == (None,), "so that the superuser logs in on the server's host alone"
     with psycopg.connect(ledger, autocommit=True) as worker:
-        worker.execute("SELECT count(*) FROM ledger_entry")
-        for statement in ("CREATE TABLE other (id int)", "DROP TABLE ledger_entry", "TRUNCATE ledger_entry", "CREATE ROLE other"):
+        worker.execute(f"SELECT count(*) FROM {ENTRIES}".encode())
+        for statement in ("CREATE TABLE other (id int)", f"DROP TABLE {ENTRIES}", f"TRUNCATE {ENTRIES}", "CREATE ROLE other"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 worker.execute(statement.encode())
     with pytest.raises(psycopg.OperationalError, match="permission denied for database"):

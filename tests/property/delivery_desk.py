@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from file_desks import COLUMNS, Feed
+from ledger_tables import Copy, copy_of, empty, put_back
 from property.model_service import Death, KilledError, ModelService
-from sqlalchemy import Table, delete, event, insert, select
+from sqlalchemy import event
 from unit.connectors_api.wired import api_over
 from unit.state import world
 from virtual_time import at_once
@@ -34,7 +34,6 @@ from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import ReadPlan, StageJob, stage
-from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
 from state.ledger.decisions import Decisions, EventTakenError, propose
@@ -44,7 +43,6 @@ from state.ledger.outbox import open_outbox
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter, RunRecord
-from state.tables import METADATA
 
 NAMESPACE = "tests"
 KEY_MEMORY_S = 86_400.0
@@ -98,20 +96,13 @@ class Books:
         self.engine = open_database(url)
 
     def empty(self) -> None:
-        with writing(self.engine) as connection:
-            for table in reversed(METADATA.sorted_tables):
-                connection.execute(delete(table))
+        empty(self.engine)
 
-    def copy(self) -> dict[Table, list[dict[str, Any]]]:
-        with reading(self.engine) as connection:
-            return {table: [dict(row._mapping) for row in connection.execute(select(table))] for table in METADATA.sorted_tables}
+    def copy(self) -> Copy:
+        return copy_of(self.engine)
 
-    def put_back(self, copy: dict[Table, list[dict[str, Any]]]) -> None:
-        self.empty()
-        with writing(self.engine) as connection:
-            for table, rows in copy.items():
-                if rows:
-                    connection.execute(insert(table), rows)
+    def put_back(self, copy: Copy) -> None:
+        put_back(self.engine, copy)
 
     @contextmanager
     def mortal(self, death: Death, clock: Clock) -> Iterator[None]:

@@ -12,9 +12,6 @@ from typing import Any
 
 from integration.desk import TITLE, Desk, line, untidy_runs
 from integration.service import Service
-from sqlalchemy import select
-
-from state.tables import ENTRY
 
 UNDER_WAY_S = 2.0
 """So long after a request of the same key and body, a 409 is that request's own: the service was still at work on it."""
@@ -115,14 +112,14 @@ def _wrong_requests(requests: list[dict[str, Any]]) -> Iterator[str]:
 
 def _disagreeing(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
     by_id = {event["id"]: event for event in events}
-    entries = programme.desk.books.answers(select(ENTRY))
+    entries = programme.desk.books.rows()
     for entry in entries:
         event = by_id.pop(entry.event_id, None)
         if entry.state != "delivered":
             yield f"row {entry.row_key} is {entry.state} in the ledger ({entry.answer})"
         elif event is None:
             yield f"row {entry.row_key} is delivered as event {entry.event_id}, which the service does not have"
-        elif event["idempotencyKey"] != entry.idempotency_key or event["payload"] != json.loads(entry.body):
+        elif event["idempotencyKey"] != entry.key or event["payload"] != json.loads(entry.body):
             yield f"row {entry.row_key} was sent otherwise than the ledger says, as event {entry.event_id}"
     for event in by_id.values():
         yield f"event {event['id']} ({event['title']}) is in no ledger entry"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
@@ -169,9 +168,9 @@ class Trial:
                 service.change("/reset")
                 home = folder / f"feed-{self.toll.sums['feeds']}"
                 home.mkdir()
-                with made_desk(home, warm, self.fresh_url and self.fresh_url()) as desk, closing(Observer(desk, service)) as seen:
+                with made_desk(home, warm, self.fresh_url and self.fresh_url()) as desk:
                     desk.point_to(service)
-                    self._strike_down(Feed(desk, service, dice, self.toll, Programme(desk, dice), seen))
+                    self._strike_down(Feed(desk, service, dice, self.toll, Programme(desk, dice), Observer(desk, service)))
 
     def _strike_down(self, feed: Feed) -> None:
         feed.programme.add(self.rows)

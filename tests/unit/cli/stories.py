@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
-from contextlib import closing
 
+import ledger_tables
 import yaml
 from unit.cli.conftest import FEED, MAPPING, ROWS, Decider, holds
 
 from state.enums import Waiting
+from state.opening import open_database
 
 IN_CONFLICT = "run => 0\nforget\nswitch idempotency: refuse\nrun => 1\nstates => conflict 3"
 """The state DB was lost, and the service answers 409 for every key that it has seen."""
@@ -88,15 +88,12 @@ def _edit(decider: Decider, change: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def _sql(decider: Decider, statement: str) -> None:
-    with closing(sqlite3.connect(decider.desk.state)) as database, database:
-        assert database.execute(statement.replace("NOW", "'2026-11-01T00:00:00.000000+00:00'")).rowcount, statement
-
-
-def _set(decider: Decider, change: str) -> None:
-    """Set columns of an entry, as a decision or a read does: its key, then SQL."""
-    key, _, columns = change.partition(" ")
-    _sql(decider, f"UPDATE ledger_entry SET {columns} WHERE row_key = '{key}'")
+def _tables(decider: Decider, words: str) -> None:
+    """Do what no command does: a function of `ledger_tables`, and its arguments."""
+    name, *arguments = words.split()
+    engine = open_database(f"sqlite:///{decider.desk.state}")
+    getattr(ledger_tables, name)(engine, *arguments)
+    engine.dispose()
 
 
 def _key(decider: Decider, scopes: str) -> None:
@@ -117,8 +114,7 @@ CHANGES = {
     "delete": lambda decider, name: (decider.desk.folder / name).unlink(),
     "mapping": _mapping,
     "edit": _edit,
-    "sql": _sql,
-    "set": _set,
+    "tables": _tables,
 }
 
 

@@ -491,8 +491,7 @@ def test_a_rehearsal_makes_no_state_db_and_says_exactly_which_keys_the_run_then_
     assert (told["outcome"], counts) == ("rehearsed", {"read": 6, "filtered": 1, "rejected": 2, "new": 3})
     assert [row["place"] for row in told["first"]] == ["events.csv:2", "events.csv:6", "events.csv:7"]
     assert told["first"][0]["event"]["title"] == "Jazz"
-    with closing(sqlite3.connect(decider.desk.state)) as connection:
-        sent = dict(connection.execute("SELECT row_key, idempotency_key FROM ledger_entry").fetchall())
+    sent = {row["row_key"]: row["idempotency_key"] for row in decider.told("rows", "--state", "delivered")["rows"]}
     assert {row["row_key"]: row["idempotency_key"] for row in told["first"]} == sent
     assert (told["read"], told["would_send"]) == (ran["read"], ran["publish"]["delivered"])
 

@@ -48,7 +48,7 @@ run => 0 | {runs: [{standing: {warning: {count: 1, first: ['1']}}, message: …1
 run => 0 | {runs: [{standing: {warning: {count: 1, first: ['1']}}, message: …1 (1) used with a warning}]}
 waiting => warning 1
 rows --state warning => {rows: [{row_key: '1', cells: {TITLE: Jazz}}]}
-set 1 decision = 'ignore'
+resolve 1 --ignore
 run => {runs: [{standing: {}}]}
 waiting => none
 # a row that is unusable now says that its event is online
@@ -60,14 +60,19 @@ rows --state rejected --csv out.csv => 0 | An earlier version of this row is onl
 report --html page.html => 0 | An earlier version of this row is online
 # a row that a rule leaves out is vanished by that rule everywhere
 run
-set 1 vanished_at = NOW, vanished_by = 'rule 1: online only'
+source 1,Jazz,2030-05-01,19:30,online,concert / 5 / 6
+run
 waiting => vanished 1
-rows --state vanished => {rows: [{vanished_by: 'rule 1: online only', problem: …left out since 2026-11-01 by rule 1}]}
+rows --state vanished => {rows: [{vanished_by: 'rule 1: online only', problem: …left out since …by rule 1}]}
 diff => 0 | vanished by rule 1: online only
 report --html page.html => 0 | Left out of what is put online
 # a removed event whose row is back is listed with the command that creates it again
 run
-set 1 removed_at = NOW, drift_kind = 'returned', drift_fingerprint = 'x', drift_body = '{"title": "Jazz"}'
+source 5 / 6
+run
+resolve 1 --removed
+source 1 / 5 / 6
+run
 waiting => drift 1
 rows => {rows: [{problem: '…was removed by hand, and the row is back in the source', hint: …resolve town-hall 1 --resend}]}
 diff => {counts: {'removed by hand, back in the source': 1}}
@@ -75,20 +80,26 @@ status => 0 | 1 removed by hand and back in the source
 report => {sections: {online: {rows: 2}}}
 # a superseded key names the key that has the event and waits for nothing
 run
-set 1 state = 'superseded', event_id = NULL, candidate_id = (SELECT id FROM ledger_entry WHERE row_key = '5'), vanished_at = NOW
-waiting => none
-rows --state superseded => {rows: [{problem: its event was moved to 5, candidate: {row_key: '5'}}]}
-# an event that is over drops out of every list
+source 8,Jazz,2030-05-01,19:30,,concert / 5 / 6
 run
-set 1 drift_kind = 'cancelled', drift_fingerprint = 'cancelled', vanished_at = NOW
+resolve 8 --same-as 1
+waiting => none
+rows --state superseded => {rows: [{problem: its event was moved to 8, candidate: {row_key: '8'}}]}
+# an event that is over drops out of every list
+mapping online only -> online only\\n  - cancelled: {column: KIND, equals: off}
+run
+source 1,Jazz,2030-05-01,19:30,off,concert / 5
+run
 waiting => drift 1, vanished 1
 rows --state drift => {rows: [{problem: cancelled at the source since it was sent, hint: …withdraw event}]}
-set 1 ends_at = NOW
+tables end_event 1
+tables end_event 6
 waiting => none
 diff => {rows: []}
 # a run that a brake stops still counts what waits
 run
-set 5 drift_kind = 'cancelled', drift_fingerprint = 'cancelled'
+source 1 / 5,Hamlet again,2030-05-03,20:00,,play / 6
+run
 source 10,,,,, / 11,,,,, / 12,,,,, / 13,,,,, / 14,,,,, / 15,,,,,
 run => 5 | {runs: [{standing: {drift: {first: ['5']}}}]}
 run => 5 | waits for a person: drift 1 (5)
@@ -160,13 +171,13 @@ rows --unmapped => {unmapped: [{column: GENRE, found: poetry, count: 2}, {column
 run
 state verify => 0 | no findings
 state verify => {findings: [], entries: 3, state_db: …state.db}
-set 5 event_id = NULL
-set 1 idempotency_key = 'es1-0'
+tables give_event 5
+tables damage_key 1
 state verify => 1 | delivered, and has no event id
 state verify => {findings: [{check: key, feed: town-hall, which: '1'}, {check: event, feed: town-hall, which: '5'}]}
 # an older schema is named and left as it is
 run
-sql UPDATE alembic_version SET version_num = '0003'
+tables call_schema 0003
 state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
 state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
 # where nothing was run there is nothing to verify or carry, and nothing is made
@@ -180,9 +191,7 @@ files => events.csv, feeds
 # the past is counted, then taken out, and no row is sent again
 source ROWS
 run
-sql UPDATE problem_row SET seen_at = '2020' || substr(seen_at, 5), listed_run = ''
-sql UPDATE sync_run SET started_at = '2020' || substr(started_at, 5)
-sql UPDATE ledger_entry SET updated_at = '2020' || substr(updated_at, 5)
+tables age
 prune --older-than 90d --dry-run => {is_dry: true, removed: {problems: 2, runs: 0, answers: 3, backfills: 0, notices: 0}}
 prune --older-than 90d => 0 | VACUUM
 prune --older-than 90d => {removed: {problems: 0, answers: 0}}
@@ -196,11 +205,11 @@ prune --older-than=-3d => 2 | --older-than
 prune --older-than 9999999w => 2 | --older-than
 # a state DB goes into a file and comes back elsewhere
 run
-state export backup.ndjson.gz => 0 | ledger_entry
+state export backup.ndjson.gz => 0 | scope
 state export backup.ndjson.gz => 2 | there already
 state import backup.ndjson.gz => 2 | not empty
 env EVENTSYNC_STATE_URL sqlite:///restored.db
-state import backup.ndjson.gz => {rows: {ledger_entry: 3}}
+state import backup.ndjson.gz => {rows: {scope: 1}}
 rows --state delivered => {rows: [{row_key: '1', event_id: <Jazz>}, {row_key: '5', event_id: <Hamlet>}, {event_id: <Othello>}]}
 state verify => 0
 # a state DB moves, and the next run there sends nothing again
@@ -222,7 +231,7 @@ state rename --service SERVICE https://new.example => 2 | knows no feed at SERVI
 run
 env EVENTSYNC_NAMESPACE other
 run --stage-only
-sql UPDATE scope SET service = 'https://new.example', destination = 'https://new.example#other' WHERE namespace = 'other'
+tables move_feeds other https://new.example
 state rename --service SERVICE https://new.example => 2 | knows rows at https://new.example already
 """.replace("EVENINGS", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)))
 )
@@ -247,7 +256,7 @@ def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(
         said = desk.run("status", *words.split()).out
         assert [one["run_id"] in said for one in (latest, first)] == [number < shown for number in range(2)], words
     assert [len(desk.told("status", *words)["feeds"][0]["runs"]) for words in ((), ("--runs", "1"))] == [2, 1]
-    follow(decider, "sql UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
+    follow(decider, "tables end_runs 2020-01-01T12:00:00+00:00")
     desk.run("runs", first["run_id"]).assert_told(0, "duration unknown (the clock was set back during the run)")
 
 

@@ -66,7 +66,7 @@ def test_what_commands_print_is_as_their_schemas_say(desk: Desk) -> None:
             assert said.document["error"]["message"] in " ".join(said.err.split())
         desk.monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///imported.db")
         imported = desk.told(*IMPORT)
-        assert (imported["rows"]["ledger_entry"] > 0, surprises(IMPORT, imported)) == (True, [])
+        assert (sum(imported["rows"].values()) > 0, surprises(IMPORT, imported)) == (True, [])
 
 
 def test_every_document_is_compared_with_its_schema_somewhere() -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Table, func, select, true, update
+import ledger_tables
 from unit.state.world import DESTINATION, FEED, World, row
 
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import FeedName, RowKey, fingerprint
-from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Instruction, NoChange
 from state.ledger.decisions import Decisions
 from state.ledger.lease import Lease
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
-from state.tables import ENTRY
 
 BOOK = FeedScope(DESTINATION, FEED)
 OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
@@ -36,14 +34,7 @@ def delivered(world: World, *rows: MappedRow) -> None:
 
 
 def put(world: World, key: str, **columns: object) -> None:
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
-
-
-def count(world: World, table: Table, where: ColumnElement[bool] | None = None) -> int:
-    with reading(world.engine) as connection:
-        counting = select(func.count()).select_from(table).where(true() if where is None else where)
-        return connection.execute(counting).scalar_one()
+    ledger_tables.put(world.engine, key, **columns)
 
 
 def decisions(world: World, *others: Lease) -> Decisions:

@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 from empty_books import lay_out
+from ledger_tables import empty, restart_ids
 from postgres import Postgres
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from unit.state.world import KINDS, World
 
-from state.database import writing
 from state.opening import open_database
-from state.tables import METADATA
-
-_EMPTY = [  # faster than TRUNCATE, which makes new files
-    *(table.delete() for table in reversed(METADATA.sorted_tables)),
-    text("SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences"),
-]
 
 
 @pytest.fixture(scope="session")
@@ -36,9 +30,8 @@ def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{lay_out(tmp_path / 'state.db')}"
     url: str = request.getfixturevalue("emptied_url")
     engine = open_database(url)
-    with writing(engine) as connection:
-        for statement in _EMPTY:
-            connection.execute(statement)
+    empty(engine)
+    restart_ids(engine)
     engine.dispose()
     return url
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, decisions, event, put, resolve
-from unit.state.world import FEED, START, World, answer, rejection, row, skipped
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, decisions, event, resolve
+from unit.state.world import FEED, World, answer, rejection, row, skipped
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
@@ -34,6 +34,8 @@ VERDICTS: dict[str, list[Verdict]] = {
     "unconfirmed": [Unconfirmed(answer(409))],
     "denied": [Postponed(answer(401), KeyRefusedError("the key is revoked"))],
     "paced": [Postponed(answer(429), TransientError("come back later"), attempts=0)],
+    "denied apart": [Postponed(answer(401, f"req-{number}"), KeyRefusedError("the key is revoked")) for number in (9, 8)],
+    "limited": [Postponed(answer(429), TransientError("come back later"), attempts=0, is_limited=True)],
     "blocked unanswered": [Blocked(answer(403), copies=1)],
     "next key": [Superseded(answer(400)), Receipt(2_000, answer(201))],
     "next key taken": [Superseded(answer(400)), Superseded(answer(409))],
@@ -89,8 +91,8 @@ def play(world: World, story: str) -> StageReport:
     """Let the steps of a story happen, and return the report of the last read, or one of nothing.
 
     A step is a word of `VERDICTS`, a decision (`--ignore a`, `--same-as n a`, `retry`), `claimed`, `crash`, `cut` (both),
-    `100 days`, `25 hours` (and a run), `a is removed`, `begun` (a read that is never ended), or a read: the rows of each
-    chunk, after the words of `WAYS` for it.
+    `100 days`, `25 hours` (and a run), `begun` (a read that is never ended), or a read: the rows of each chunk, after the words
+    of `WAYS` for it.
     """
     report = NOTHING
     for step in map(str.strip, story.split("|")):
@@ -108,8 +110,6 @@ def play(world: World, story: str) -> StageReport:
             world.clock.turn(hours=int(words[0]))
             world.crash()
             world.outbox()
-        elif step.endswith(" is removed"):
-            put(world, words[0], removed_at=START)
         elif step == "begun":
             open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
         elif step == "retry":

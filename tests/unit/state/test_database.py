@@ -17,11 +17,22 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ledger_tables import (
+    call_schema,
+    contradict,
+    damage_body,
+    damage_held_body,
+    damage_key,
+    damage_run,
+    forget_marks,
+    give_event,
+    without_a_table,
+    write_nonsense,
+)
 from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, Engine, delete, event, inspect, make_url, text, update
-from sqlalchemy.exc import DBAPIError
-from unit.state.books import put
+from sqlalchemy import Connection, Engine, event, inspect, make_url, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
 from mappings.delivery import Answer, Conflict, Refusal, Uncertain
@@ -38,7 +49,7 @@ from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD
 from state.opening import open_database
 from state.queries import LedgerQueries
-from state.tables import DUPLICATE_MARK, METADATA, RUN, storable
+from state.tables import METADATA, storable
 from state.verify import Examination, Finding, examine
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
@@ -67,9 +78,6 @@ def test_the_migrations_end_in_the_tables_and_the_newest_is_the_one_that_opening
         declared = {index.name for table in METADATA.tables.values() for index in table.indexes}
         found = {index["name"] for table in METADATA.tables for index in inspect(connection).get_indexes(table)}
         assert declared <= found
-        checks = connection.execute(text("SELECT sql FROM sqlite_master WHERE name = 'ledger_entry'")).scalar_one()
-        assert "ck_ledger_entry_state" in checks
-        assert "AUTOINCREMENT" in checks
     engine.dispose()
 
 
@@ -93,8 +101,7 @@ def test_a_settled_answer_survives_power_loss(tmp_path: Path) -> None:
 def test_a_schema_newer_than_ours_is_refused_also_in_a_file_that_we_may_only_read(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     engine = open_database(url(path))
-    with writing(engine) as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    call_schema(engine, "9999")
     engine.dispose()
     with pytest.raises(ConfigError, match=r"newer version \(schema 9999, ours is"):
         open_database(url(path))
@@ -348,46 +355,31 @@ def test_a_sound_state_db_has_no_findings(full: World) -> None:
 
 def test_a_key_that_is_not_its_rows_and_an_event_that_two_rows_have_are_found(full: World) -> None:
     key, event = full.known("d").key, full.known("d").event_id
-    put(full, "d", idempotency_key="es2-0")
-    put(full, "e", event_id=event)
+    damage_key(full.engine, "d")
+    give_event(full.engine, "e", event)
     twice, other = f"event {event} is another row's too, or occurs here twice", f"it is es2-0, and should be {key}"
     assert sorted(findings(full)) == [("event", "d", twice), ("event", "e", twice), ("key", "d", other)]
 
 
 def test_columns_that_do_not_go_together_or_mean_nothing_are_found(full: World) -> None:
-    put(full, "a", state="held", attempts=2)
-    put(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
-    put(full, "c", state="superseded", candidate_id=999)
-    put(full, "d", baseline_fingerprint="0" * 32, answer="not json", event_id=None)
-    put(full, "e", state="held", attempts=0, event_id=77)
-    put(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32, drift_kind="sideways", attempts=-1)
-    put(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
-    assert sorted(f"{which} {check}: {problem}" for check, which, problem in findings(full)) == [
-        "a entry: it is held, and counts 2 attempts",
-        "c entry: it is superseded, and no entry has its event",
-        "d entry: its baseline has a body or a fingerprint, and not both",
-        "d entry: the last answer cannot be read",
-        "d event: it is delivered, and has no event id",
-        "e entry: it is held, and has event 77",
-        "f body: the baseline is no JSON object",
-        "f entry: it counts -1 attempts",
-        "f entry: its drift is 'sideways', which is not a known value",
-        "g body: the baseline is not the one whose fingerprint is on record",
-    ]
+    expected = contradict(full.engine, full.known("d").entry_id)
+    assert sorted(f"{which} {check}: {problem}" for check, which, problem in findings(full)) == expected
 
 
 def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
-    put(full, "d", body=b'{"title":"somebody else\'s"}')
-    put(full, "e", body=b"\x00\x00\x00")
-    put(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
-    assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
-    put(full, "g", body=b"{}", fingerprint="0" * 32)
-    assert ("body", "g") in [(check, which) for check, which, _ in findings(full)], "a held row may have none, or its own"
+    damage_body(full.engine, "d", b'{"title":"another\'s"}')
+    damage_body(full.engine, "e", b"\x00\x00\x00")
+    damage_held_body(full.engine, "g")
+    assert sorted((check, which) for check, which, _ in findings(full)) == [("body", which) for which in "deg"]
+
+
+def test_a_state_that_means_nothing_is_not_taken(full: World) -> None:
+    with pytest.raises(IntegrityError):
+        write_nonsense(full.engine, "a")
 
 
 def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World) -> None:
-    with writing(full.engine) as connection:
-        connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
+    forget_marks(full.engine, upto=2)
     said = "2 entries are not in the index of duplicates: copies of them would not be held"
     assert findings(full) == [("tables", "", said)]
 
@@ -402,9 +394,8 @@ def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -
 
 
 def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World) -> None:
-    with writing(full.engine) as connection:
-        connection.execute(update(RUN).where(RUN.c.id == "run-1").values(read_account='{"read": 5, "new": 3}'))
-        connection.execute(update(RUN).where(RUN.c.id == "run-3").values(read_account="{", stage_report="{}"))
+    damage_run(full.engine, "run-1", read_account='{"read": 5, "new": 3}')
+    damage_run(full.engine, "run-3", read_account="{", stage_report="{}")
     assert findings(full) == [
         ("account", "run-1", "the rows read do not add up, by 2"),
         ("account", "run-3", "the account of rows read cannot be read"),
@@ -413,17 +404,9 @@ def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World
 
 
 def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:
-    with writing(full.engine) as connection:
-        connection.execute(text("DROP TABLE side_by_side"))
-        connection.execute(text("CREATE TABLE somebody_elses (id INTEGER)"))
-    try:
-        assert findings(full) == [("tables", "", "table side_by_side is missing")]
-    finally:
-        with writing(full.engine) as connection:
-            connection.execute(text("DROP TABLE somebody_elses"))
-            if full.engine.dialect.name == "postgresql":
-                connection.execute(text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
-        open_database(full.url).dispose()
+    with without_a_table(full.engine) as problem:
+        assert findings(full) == [("tables", "", problem)]
+    open_database(full.url).dispose()
 
 
 def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import select
 from unit.state.books import beside, decisions, problems, resolve
 from unit.state.story import goes_out, instruction, picture, play, stories
-from unit.state.world import World, answer, row
+from unit.state.world import START, World, answer, row
 
 from mappings.delivery import Conflict, Receipt, Uncertain, Unconfirmed
-from mappings.row_key import FeedName, RowKey
-from state.database import reading
+from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
-from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option, Other, decide
-from state.ledger.decisions import EventTakenError, Found
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
+from state.ledger.decisions import EventTakenError, Found, Outcome, propose
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows, RowRecord
-from state.tables import ENTRY
 
 CONFLICT, UNCONFIRMED = Conflict(answer(409)), Unconfirmed(answer(409))
 RESEND, APPLIED, REMOVED = map(Instruction, (Option.RESEND, Option.APPLIED, Option.REMOVED))
 SAME_AS, UNDO = map(Instruction, (Option.SAME_AS, Option.UNDO))
 
 
-def columns(world: World) -> dict[str, dict[str, Any]]:
-    """All that matters of all entries, by key."""
-    with reading(world.engine) as connection:
-        rows = connection.execute(select(ENTRY)).all()
-    left_out = {"updated_at", "row_digest", "undo"}
-    return {row.row_key: {name: value for name, value in row._asdict().items() if name not in left_out} for row in rows}
+def records(world: World) -> list[RowRecord]:
+    """All that is shown of all entries, but for when it last changed."""
+    return [replace(entry, updated_at=START) for each in (world, *world.neighbours) for entry in each.rows()]
 
 
 @stories(
@@ -145,11 +139,11 @@ an entry without an event has none to give up, and one that is not there neither
 def test_what_cannot_be_decided_is_said_and_changes_nothing(world: World, story: str, complaint: str) -> None:
     before, _, last = story.rpartition(" | ")
     play(world, before)
-    entries = columns(world)
+    entries = records(world)
     with pytest.raises(NotPossibleError) as caught:
         play(world, last)
     assert complaint in f"{caught.value} {caught.value.hint}"
-    assert columns(world) == entries
+    assert records(world) == entries
 
 
 @stories(
@@ -177,10 +171,10 @@ def test_a_decision_that_is_taken_back_leaves_all_as_it_was_and_one_that_was_act
 ) -> None:
     option, key, *other = decision.split()
     play(world, story)
-    before = columns(world)
+    before = records(world)
     assert isinstance(resolve(world, key, instruction(option, *other)), Change)
     resolve(world, key, UNDO)
-    assert columns(world) == before
+    assert records(world) == before
     if sent != "nothing":
         resolve(world, key, instruction(option))
         assert isinstance(resolve(world, key, instruction(option)), NoChange)
@@ -247,21 +241,21 @@ def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: 
     other.stage([row("n", "J")])
     with pytest.raises(LeaseLostError):
         resolve(other, "n", SAME_AS)
-    before = columns(world)
+    before = records(world)
     of_both = decisions(other, world.lease)
     of_both.resolve([RowKey("n")], SAME_AS)
     assert world.states() == {"a": "superseded", "n": "delivered"}
     assert world.known("a").revision == 1
     of_both.resolve([RowKey("n")], UNDO)
-    assert columns(world) == before
+    assert records(world) == before
 
 
 def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(world: World) -> None:
     play(world, "c:A b:B a:C | sent | c:A2 b:B #a")
-    before = columns(world)
+    before = records(world)
     with pytest.raises(NotPossibleError, match="cancelled a"):
         decisions(world).resolve([RowKey("c"), RowKey("a")], APPLIED)
-    assert columns(world) == before
+    assert records(world) == before
     done = decisions(world).resolve([RowKey("c"), RowKey("b")], APPLIED)
     assert [isinstance(one.outcome, Change) for one in done] == [True, False]
 
@@ -321,24 +315,18 @@ def _said() -> Iterator[tuple[str, str, str]]:
                     yield entry, choice, cell
 
 
-def _entry(world: World, name: str) -> RowRecord:
+def _lead_to(world: World, name: str) -> RowRecord:
+    """Lead the row a to the entry that the page names."""
     state, _, more = name.partition(", ")
     play(world, BEGINNINGS.get(name) or BEGINNINGS.get(state, f"a:A | {state}") + ENDINGS[more])
     return world.known("a")
 
 
-def _other(world: World) -> Other | None:
-    entry = world.entry("b")
-    return None if entry is None else Other(entry, FeedName(""), "")
-
-
-def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice
-    try:
-        outcome = decide(record, choice, other=other)
-    except NotPossibleError:
-        return "–"
+def _in_words(record: RowRecord, choice: Instruction, outcome: Outcome) -> str:  # noqa: PLR0911  # one arm per choice
     if isinstance(outcome, NoChange):
         return "no change"
+    if not isinstance(outcome, Change):
+        return "–"
     match choice.option:
         case Option.IGNORE:
             return "ignored" if outcome.state is record.state else f"{outcome.state.value}, ignored"
@@ -357,8 +345,9 @@ def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  
 
 @pytest.mark.parametrize(("entry", "choice", "said"), [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in _said()])
 def test_the_page_says_what_each_decision_does(world: World, entry: str, choice: str, said: str) -> None:
-    chosen = instruction(*choice.replace("N", "4711").split())
-    assert _done(_entry(world, entry), chosen, _other(world)) == said
+    record, chosen = _lead_to(world, entry), instruction(*choice.replace("N", "4711").split())
+    (outcome,) = propose(world.engine, world.book, [RowKey("a")], chosen).values()
+    assert _in_words(record, chosen, outcome) == said
 
 
 def test_the_page_has_every_state_and_every_choice() -> None:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
-from unit.state.world import World, rejection, row
+from unit.state.world import World, receipt, rejection, row
 
 from mappings.outcome import RowOutcome
-from state.database import writing
 from state.enums import EntryState
-from state.tables import ENTRY
+from state.ledger.outbox import Settled
 
 KNOWN = 4_000, 6_000
 """Two pages of the ledger, as the end of a read goes through it, and more."""
@@ -35,13 +33,19 @@ def chunks(count: int, make: Make) -> Iterator[Iterator[RowOutcome]]:
     return ((make(number) for number in range(start, start + CHUNK)) for start in range(0, count, CHUNK))
 
 
+def deliver(world: World) -> None:
+    outbox = world.outbox()
+    intents = outbox.settle_and_claim([], CHUNK)
+    while intents:
+        intents = outbox.settle_and_claim([Settled(intent, receipt(intent)) for intent in intents], CHUNK)
+
+
 def peak_of(world: World, count: int, state: EntryState | None, make: Make, share: int) -> int:
     """Return the most bytes that Python held at once, beyond what it held before, while so many rows were read."""
     if state is not None:
         world.stage(*chunks(count, usual))
-        delivered = {"state": state.value, "event_id": ENTRY.c.id, "attempts": state is EntryState.DELIVERED}
-        with writing(world.engine) as connection:
-            connection.execute(update(ENTRY).values(**delivered))
+    if state is EntryState.DELIVERED:
+        deliver(world)
     gc.collect()
     tracemalloc.start()
     world.stage(*chunks(count * share, make), brakes=["held"])

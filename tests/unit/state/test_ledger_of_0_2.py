@@ -105,7 +105,7 @@ def requests(world: World) -> list[dict[str, Any]] | str:
 def _request(intent: Intent) -> dict[str, Any]:
     denial = {"denied": intent.denial.request_id, "is_resent": intent.denial.is_resent} if intent.denial else {}
     cover = intent.cover.url if intent.cover else ""
-    facts = {"row_key": intent.row_key, "key": intent.key, "body": digest(intent.body), "cover": cover}
+    facts: dict[str, Any] = {"row_key": intent.row_key, "key": intent.key, "body": digest(intent.body), "cover": cover}
     facts |= {"refused": intent.refused_request_id, "is_unanswered": intent.is_unanswered, "is_limited": intent.is_limited}
     return said(facts | denial)
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event
 from unit.state.books import BOOK
-from unit.state.story import VERDICTS, goes_out, picture, play, stories
-from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
+from unit.state.story import VERDICTS, goes_out, picture, play, stands, stories
+from unit.state.world import DESTINATION, FEED, World, answer, no_brakes, receipt, row
 
 from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.row_key import IdempotencyKey, RowKey
+from mappings.row_key import RowKey
 from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
-from state.ledger.choices import Change, Instruction, Option, decide
-from state.ledger.outbox import Claim, NotClaimedError, Settled, effect_of, open_outbox
+from state.ledger.choices import Change, Instruction, Option
+from state.ledger.decisions import propose
+from state.ledger.outbox import NotClaimedError, Settled, open_outbox
 from state.ledger.stage import open_stage
 from state.queries import LedgerQueries, RowFilter
 
@@ -234,20 +234,23 @@ def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_tw
 
 POSTPONED = Postponed(answer(401), PAUSED)
 LIMITED = Postponed(answer(429), PAUSED, attempts=0, is_limited=True)
-CLAIM = Claim(
-    *(1, RowKey("a"), IdempotencyKey("es1-a"), b"{}", 5, 0, None, "", None, None, None, START, None, "", 0), is_limited=False
-)
-"""A row that is sent for the first time."""
-BEFORE: dict[str, dict[str, Any]] = {
-    "fresh": {},
-    "unanswered": {"unanswered_at": START},
-    "limited": {"unanswered_at": START, "is_limited": True},
-    "retried": {"decision": "retry"},
-    "resent": {"decision": "resend"},
-    "refused": {"refused_request_id": "req-1"},
-    "denied": {"denied_request_id": "req-9"},
+DENIED = "a:A b:B | denied apart"
+BEFORE = {
+    "fresh": "a:A",
+    "unanswered": "a:A | cut",
+    "limited": "a:A | limited",
+    "unanswered resent": "a:A | cut | 25 hours | --resend a",
+    "refused": "a:A | refused | a:B",
+    "refused retried": "a:A | refused | retry",
+    "refused unanswered": "a:A | refused | a:B | cut",
+    "refused limited": "a:A | refused | a:B | limited",
+    "denied": DENIED,
+    "denied limited": f"{DENIED} | limited",
+    "denied retried": f"{DENIED} | --resend a",
+    "denied retried unanswered": f"{DENIED} | --resend a | cut",
+    "denied unanswered": f"{DENIED} | cut",
+    "denied unanswered resent": f"{DENIED} | cut | 25 hours | --resend a",
 }
-NEXT_KEY = "pending, next key"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +263,7 @@ NEXT_KEY = "pending, next key"
         ("unanswered", Refusal(answer(413, "")), "uncertain, by unnamed, unanswered"),
         ("fresh", Refusal(answer(422), copies=1), "uncertain, by req-x, unanswered"),
         ("refused retried", Refusal(answer(422, "req-2"), copies=1), "uncertain, by req-2, unanswered"),
-        ("refused retried", Refusal(answer(422, "req-2")), NEXT_KEY),
+        ("refused retried", Refusal(answer(422, "req-2")), "pending, next key"),
         ("limited", Refusal(answer(400)), "refused, by req-x, unanswered, all by 429"),
         ("fresh", Refusal(answer(400), is_limited=True), "refused, by req-x, unanswered, all by 429"),
         # a person has taken the risk of the earlier attempts, not of one in this call
@@ -280,16 +283,16 @@ NEXT_KEY = "pending, next key"
         ("limited", Conflict(answer(409)), "conflict, unanswered, all by 429"),
         ("unanswered", Uncertain(answer(503)), "uncertain, unanswered"),
         # the very denial, the very refusal, a denial anew at a person's risk, a corrected row
-        ("denied", Superseded(answer(403, "req-9")), NEXT_KEY),
-        ("refused", Superseded(answer(400, "req-1")), NEXT_KEY),
-        ("denied retried", Superseded(answer(401, "req-10")), NEXT_KEY),
-        ("refused", Superseded(answer(409, "req-x")), NEXT_KEY),
+        ("denied", Superseded(answer(403, "req-9")), "pending, next key"),
+        ("refused", Superseded(answer(400, "req-x")), "pending, next key"),
+        ("denied retried", Superseded(answer(401, "req-10")), "pending, next key"),
+        ("refused", Superseded(answer(409, "req-2")), "pending, next key"),
         # the very answer proves nothing while an attempt may have created the event; neither does a denial anew
         ("denied unanswered", Superseded(answer(403, "req-9")), "blocked, denied by req-9, unanswered"),
         ("denied limited", Superseded(answer(403, "req-9")), "blocked, denied by req-9, unanswered, all by 429"),
-        ("denied unanswered resent", Superseded(answer(403, "req-9")), NEXT_KEY),
-        ("refused unanswered", Superseded(answer(400, "req-1")), "uncertain, by req-1, unanswered"),
-        ("refused limited", Superseded(answer(400, "req-1")), "refused, by req-1, unanswered, all by 429"),
+        ("denied unanswered resent", Superseded(answer(403, "req-9")), "pending, next key"),
+        ("refused unanswered", Superseded(answer(400, "req-x")), "uncertain, by req-1, unanswered"),
+        ("refused limited", Superseded(answer(400, "req-x")), "refused, by req-1, unanswered, all by 429"),
         ("denied", Superseded(answer(401, "req-10")), "blocked, denied by req-10"),
         ("denied retried unanswered", Superseded(answer(401, "req-10")), "blocked, denied by req-10, unanswered"),
         # a denial explains no 409, never refused, a bare 409 may mean the attempt
@@ -300,18 +303,13 @@ NEXT_KEY = "pending, next key"
     ids=str,
 )
 def test_an_answer_comes_to_what_it_proves_of_this_attempt_and_of_earlier_ones(
-    before: str, verdict: Verdict, comes_to: str
+    world: World, before: str, verdict: Verdict, comes_to: str
 ) -> None:
-    effect = effect_of(verdict, CLAIM._replace(**{name: each for word in before.split() for name, each in BEFORE[word].items()}))
-    words = (
-        effect.state.value,
-        "next key" * effect.is_next_revision,
-        f"by {effect.refused_request_id}" * bool(effect.refused_request_id),
-        f"denied by {effect.denied_request_id}" * bool(effect.denied_request_id),
-        "unanswered" * effect.keeps_unanswered,
-        "all by 429" * effect.is_limited,
-    )
-    assert ", ".join(filter(None, words)) == comes_to
+    """`comes_to`: the row once its source has changed, and what goes out of it then."""
+    play(world, BEFORE[before])
+    world.publish(verdict)
+    play(world, f"crash | a:C{' b:B' * ('b:B' in BEFORE[before])}")
+    assert f"{stands(world.known('a'))} => {goes_out(world)}" == comes_to
 
 
 def _resent(world: World) -> list[tuple[str, int]]:
@@ -380,6 +378,6 @@ def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_wa
 def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, last: Answer, *, is_named: bool) -> None:
     world.stage([row("a")])
     world.publish(Uncertain(last))
-    change = decide(world.known("a"), Instruction(Option.RESEND))
+    (change,) = propose(world.engine, BOOK, [RowKey("a")], Instruction(Option.RESEND)).values()
     assert isinstance(change, Change)
     assert ("under the next key" in change.risk) is is_named

@@ -9,19 +9,19 @@ from threading import Event
 
 import pytest
 from integration.waiting import DEADLINE_S, until
+from ledger_tables import call_tables_empty, count_marks, forget_all_marks, gather_no_statistics, rename_row
 from postgres import Postgres
-from sqlalchemy import create_engine, delete, select, text, update
+from sqlalchemy import create_engine, text
 from sqlalchemy import event as sql_event
 from sqlalchemy.pool import NullPool
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, count, delivered, event
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, delivered, event
 from unit.state.story import picture, play, stories, told
-from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
+from unit.state.world import FEED, World, answer, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, RowOutcome, Silence, Skipped
 from mappings.reasons import ReasonCode
-from mappings.row_key import FeedName, RowKey, row_key
-from state.database import writing
+from mappings.row_key import FeedName, RowKey, idempotency_key, row_key
 from state.enums import ProblemKind, Waiting
 from state.ledger.accounts import ReadAccount, RowShares, StagePolicy, StageReport
 from state.ledger.gate import GateClosedError
@@ -29,7 +29,6 @@ from state.ledger.outbox import Settled
 from state.ledger.reads import UnreadEvents
 from state.ledger.stage import Stage, open_stage
 from state.queries import LedgerQueries, RowFilter
-from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
 
 @stories("""
@@ -150,7 +149,7 @@ of two held rows that nothing resembles any more but each other one is sent
     a~z | sent | a~z m~z n~z | a~z m:x~x n:x~x => held 1, unchanged 1, new 1 => a delivered, m pending x, n held x like m
 a held row is sent once the row that it resembles has no event
     a~z b | a~z n~z b | refused | a~z n~z b => unchanged 1, new 1, still_refused 1 => a refused, b delivered, n pending
-    a~z n~z | sent | a is removed | a~z n~z => drifted 1, new 1 => a delivered but returned removed, n pending
+    a~z n~z | sent | nothing | --removed a | a~z n~z => drifted 1, new 1 => a delivered but returned removed removed, n pending
 a held row that its source does not have is forgotten unless a person has decided on it
     a~z | sent | a~z n~z | a~z => unchanged 1 => a delivered
     a~z | sent | a~z n~z | a~z !n => rejected 1, unchanged 1 => a delivered
@@ -215,9 +214,7 @@ def test_a_new_row_whose_key_is_longer_than_an_index_holds_is_rejected_and_the_o
     assert [reason.code for reason in rejected.reasons] == [ReasonCode.BAD_KEY]
     assert "at most 2,000 bytes, and this one has 2,001" in rejected.reasons[0].hint
     longer = row(f"{LONG}{LONG}")
-    with writing(world.engine) as connection:
-        kept = {"row_key": longer.row_key, "fingerprint": longer.fingerprint}
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == LONG).values(**kept))
+    rename_row(world.engine, LONG, longer.row_key, idempotency_key("tests", FEED, longer.row_key), longer.fingerprint)
     account = world.stage([longer, row(f"{LONG}x"), row("short")]).account
     assert (account.unchanged, account.rejected) == (2, 1), "a long key that the ledger holds stays usable"
 
@@ -235,8 +232,7 @@ def test_what_is_compared_next_time_is_the_last_read_that_passed_or_was_accepted
     world.stage([row("a"), row("b")], stamp="v1")
     assert world.stage([], brakes=["shrink"], stamp="v2").last_whole_read == 2
     assert world.stage([], brakes=["shrink"]).last_whole_read == 2
-    with world.engine.connect() as connection:
-        assert connection.execute(select(SCOPE.c.stamp)).scalar_one() == "v1"
+    assert world.ledger.stamp() == "v1"
     world.ledger.open_gate("ana")
     assert world.stage([]).last_whole_read == 0
 
@@ -389,15 +385,13 @@ def test_a_stage_takes_no_statement_more_for_each_other_feed_of_the_service(worl
 
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:
     delivered(world, row("a", twin="jazz"))
-    with writing(world.engine) as connection:
-        connection.execute(delete(DUPLICATE_MARK))
-        connection.execute(update(SCOPE).values(marked_id=0))
+    forget_all_marks(world.engine)
     assert play(world, "a~jazz n~jazz").account.held == 1
 
 
 def test_marks_go_with_their_entries(world: World) -> None:
     play(world, "a b c d e | a b")
-    assert (picture(world), count(world, DUPLICATE_MARK)) == ("a pending, b pending", 2)
+    assert (picture(world), count_marks(world.engine)) == ("a pending, b pending", 2)
 
 
 def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World) -> None:
@@ -452,9 +446,7 @@ def pair(postgres: Postgres) -> Iterator[tuple[World, World]]:
     """Two feeds in a PostgreSQL database that has no statistics, whose statements wait 200 ms for a lock."""
     url = postgres.fresh_url() + "&options=-c%20lock_timeout%3D200ms"
     worlds = World(url), World(url, feed=FeedName("cinema"))
-    with writing(worlds[0].engine) as connection:
-        for table in (ENTRY, DUPLICATE_MARK):
-            connection.execute(text(f"ALTER TABLE {table.name} SET (autovacuum_enabled = off)"))
+    gather_no_statistics(worlds[0].engine)
     yield worlds
     for each in worlds:
         each.engine.dispose()
@@ -515,9 +507,7 @@ def test_stages_that_end_beside_each_other_fetch_each_row_a_few_times(pair: tupl
 
 def test_reads_on_statistics_of_empty_tables_fetch_each_row_a_few_times(pair: tuple[World, World]) -> None:
     agenda, cinema = pair
-    with writing(agenda.engine) as connection:
-        tables = text(f"UPDATE pg_class SET reltuples = 0, relpages = 1 WHERE relname IN ('{ENTRY}', '{DUPLICATE_MARK}')")
-        connection.execute(tables)
+    call_tables_empty(agenda.engine)
     same, others = ([row(f"{number}") for number in range(start, start + ROWS_BESIDE)] for start in (0, ROWS_BESIDE))
     reports = [begun(world, rows).close(no_brakes) for world, rows in ((agenda, same), (cinema, same), (agenda, others))]
     assert [(report.account.new, report.account.held) for report in reports] == [(2_000, 0), (0, 2_000), (2_000, 0)]

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
-import pytest
-from unit.state.books import BOOK, delivered, problems, put
-from unit.state.story import WARNED, play
+from unit.state.books import BOOK, problems
+from unit.state.story import WARNED, play, stories
 from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
 
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.enums import EntryState, ProblemKind, Waiting
+from state.enums import ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadKind, StagePolicy
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
-
-NEXT_YEAR = START + timedelta(days=365)
-WITHOUT_EVENT = (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)
 
 
 def books(world: World) -> LedgerQueries:
@@ -40,42 +35,68 @@ def waiting(world: World) -> dict[str, int]:
     return counts
 
 
-ENDS: dict[str, object] = {"decision": "ignore", **dict.fromkeys(("ends_at", "removed_at", "vanished_at", "past_at"), START)}
-ONCE_IT_IS_THERE = "decision ends_at removed_at"
-ONLY_IN_ITS_SOURCE = "decision ends_at removed_at vanished_at past_at"
-NOTHING_THERE = {"event_id": None}
-DRIFTED = {"drift_fingerprint": "x", "drift_kind": "edited"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "columns", "ends"),
-    [
-        *((kind, {"state": kind.value}, ONCE_IT_IS_THERE) for kind in (Waiting.CONFLICT, Waiting.UNCERTAIN, Waiting.UNCONFIRMED)),
-        *((kind, {"state": kind.value} | NOTHING_THERE, ONLY_IN_ITS_SOURCE) for kind in WITHOUT_EVENT),
-        *((Waiting.DRIFT, DRIFTED | {"drift_kind": kind}, ONCE_IT_IS_THERE) for kind in ("edited", "to_publish", "cancelled")),
-        (Waiting.DRIFT, DRIFTED | {"drift_kind": "returned", "removed_at": START}, "decision ends_at vanished_at past_at"),
-        (Waiting.VANISHED, {"vanished_at": START}, ONCE_IT_IS_THERE),
-    ],
+@stories(
+    """
+an event that may be there waits until it is ignored or over, also if its row is gone
+    a | conflict => conflict 1
+    a | conflict | nothing => conflict 1, vanished 1
+    a | conflict | --ignore a =>
+    a | conflict | 2000 days =>
+    a | uncertain => uncertain 1
+    a | uncertain | nothing => uncertain 1, vanished 1
+    a | uncertain | --ignore a =>
+    a | uncertain | 2000 days =>
+    a | unconfirmed => delivered_unconfirmed 1
+    a | unconfirmed | nothing => delivered_unconfirmed 1, vanished 1
+    a | unconfirmed | nothing | --removed a =>
+    a | unconfirmed | --ignore a =>
+    a | unconfirmed | 2000 days =>
+a row without an event waits as long as it is in its source
+    a | refused => refused 1
+    a | refused | nothing =>
+    a | refused | --ignore a =>
+    a | refused | 2000 days =>
+    a | refused | a:A | nothing =>
+    a | blocked => blocked 1
+    a | blocked | nothing =>
+    a | blocked | --ignore a =>
+    a | blocked | 2000 days =>
+    b~x | sent | a~x b~x => held 1
+    b~x | sent | a~x b~x | b~x =>
+    b~x | sent | a~x b~x | --ignore a =>
+    b~x | sent | a~x b~x | 2000 days =>
+a difference waits until it is applied, ignored or over
+    a | sent | a:A => drift 1
+    a | sent | a:A | --applied a =>
+    a | sent | a:A | --ignore a =>
+    a | sent | a:A | 2000 days =>
+    a:A/draft | sent | a:A => drift 1
+    a:A/draft | sent | a:A | 2000 days =>
+    a | sent | #a => drift 1
+    a | sent | #a | --removed a =>
+    a | sent | #a | --ignore a =>
+    a | sent | #a | 2000 days =>
+what was removed waits if its row is back, until that is gone again
+    a | sent | #a | --removed a | a => drift 1
+    a | sent | #a | --removed a | a | nothing =>
+    a | sent | #a | --removed a | a | --ignore a =>
+    a | sent | #a | --removed a | a | 2000 days =>
+an event whose row has vanished waits until it is removed, ignored or over, or the row is back
+    a | sent | nothing => vanished 1
+    a | sent | ?a => vanished 1
+    a | sent | nothing | a =>
+    a | sent | nothing | --removed a =>
+    a | sent | nothing | --ignore a =>
+    a | sent | nothing | 2000 days =>
+""",
+    names=("story", "counts"),
 )
-def test_a_row_waits_until_it_is_ignored_or_over_and_as_long_as_there_is_something_to_do(
-    world: World, kind: Waiting, columns: dict[str, Any], ends: str
-) -> None:
-    delivered(world, row("a"), row("b"))
-    usual = dict.fromkeys(ENDS) | {"ends_at": NEXT_YEAR} | columns
-    put(world, "a", **usual)
-    assert waiting(world) == {kind: 1}
-    assert world.ledger.standing().rows == {kind: OpenRows(1, (RowKey("a"),))}
-    assert [*world.ledger.standing().drifts] == [drift for name, drift in columns.items() if name == "drift_kind"]
-    for name, value in ENDS.items():
-        put(world, "a", **{name: value})
-        assert world.ledger.standing().counts.get(kind, 0) == (name not in ends.split()), name
-        put(world, "a", **usual)
-
-
-def test_a_refused_row_that_was_taken_back_waits_no_longer(world: World) -> None:
-    delivered(world, row("a"))
-    put(world, "a", state="refused", event_id=None, fingerprint="")
-    assert waiting(world) == {}
+def test_a_row_waits_as_long_as_there_is_something_to_do(world: World, story: str, counts: str) -> None:
+    play(world, story)
+    assert ", ".join(f"{kind} {count}" for kind, count in sorted(waiting(world).items())) == counts
+    standing = world.ledger.standing()
+    assert standing.rows == {kind: OpenRows(1, (RowKey("a"),)) for kind in standing.rows}
+    assert [*standing.drifts] == ([world.known("a").drift_kind] if Waiting.DRIFT in standing.rows else [])
 
 
 def test_a_row_that_a_fault_of_ours_rejected_stands_until_a_read_maps_it(world: World) -> None:
@@ -87,18 +108,6 @@ def test_a_row_that_a_fault_of_ours_rejected_stands_until_a_read_maps_it(world: 
     assert world.ledger.standing().faults.count == 2
     world.stage([row("a"), row("b"), rejection("c")])
     assert world.ledger.standing().faults == OpenRows()
-
-
-@pytest.mark.parametrize("state", EntryState)
-def test_a_vanished_row_waits_where_an_event_is_or_may_be_there(world: World, state: EntryState) -> None:
-    delivered(world, row("a"))
-    is_out = state is EntryState.DELIVERED
-    put(world, "a", state=state.value, vanished_at=world.clock(), event_id=1 if is_out else None, unanswered_at=None)
-    may_be_there = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT}
-    assert (listed(world, Waiting.VANISHED) == ["a"]) is (state in may_be_there)
-    if state is EntryState.PENDING:
-        put(world, "a", unanswered_at=world.clock())
-        assert listed(world, Waiting.VANISHED) == ["a"]
 
 
 def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_the_row_changes(world: World) -> None:
@@ -117,7 +126,7 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
 def test_a_held_row_is_listed_until_a_person_ignores_it(world: World) -> None:
     play(world, "a | sent | a b~a")
     assert listed(world, Waiting.HELD) == problems(world, ProblemKind.HELD) == ["b"]
-    put(world, "b", decision="ignore")
+    play(world, "--ignore b")
     assert listed(world, Waiting.HELD) == problems(world, ProblemKind.HELD) == []
 
 

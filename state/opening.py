@@ -14,7 +14,7 @@ from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
 from state.errors import Failure, StateUnavailableError
 from state.ledger.lease import held_by, is_free, server_now
-from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
+from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_folder
 from state.tables import LEASE, SCOPE
 
@@ -113,10 +113,10 @@ def check_revision(revision: str | None, what: str) -> None:
     """Check that a schema can be read or upgraded. Raises `ConfigError`; `what` names the file or database in it."""
     if revision is None or is_known(revision):
         return
-    if revision < OLDEST:
+    if revision < HEAD:
         raise ConfigError(
-            f"{what} has the tables of a version before 0.1 (schema {revision}, ours is {HEAD})",
-            hint="open it once with version 0.1 (`eventsync status`), which upgrades it, then with this one",
+            f"{what} has the tables of a version before 0.2 (schema {revision}, ours is {HEAD})",
+            hint="open it once with version 0.2 (`eventsync status`), which upgrades it, then with this one",
         )
     raise ConfigError(
         f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
@@ -128,8 +128,7 @@ def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
     """Raise an error if a run is working: changing its tables would make it fail."""
     is_server = connection.dialect.name == "postgresql"
     now = server_now() if is_server else sa.null()
-    of_0_1 = [column for column in LEASE.c if column.name not in {"shard", "shards"}]
-    leases = sa.select(*of_0_1, SCOPE.c.feed, now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    leases = sa.select(LEASE, SCOPE.c.feed, now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
         if not is_free(lease, partial(_sqlite_now, connection)):
             raise held_by(

@@ -190,8 +190,7 @@ class LedgerEntry(Row, table=True):
     `vanished_by`: the rule that leaves the row out, "" if it is gone from its source. `undo`: JSON of the columns before the
     last decision.
 
-    The body of a `held` entry is the payload of the last read; it is pinned on release. It is empty in an entry created by an
-    upgrade, until the next read.
+    The body of a `held` entry is the payload of the last read; it is pinned on release.
     """
 
     __table_args__ = (
@@ -265,7 +264,7 @@ class DuplicateMark(Row, table=True):
 
 
 class KnownAs(Row, table=True):
-    """A key that the row of an entry had, for feeds with several possible keys: its digest, and its `columns`.
+    """A key that the row of an entry had with version 0.2; not used any more.
 
     It has no foreign keys, which the database would check row by row.
     """
@@ -279,11 +278,7 @@ class KnownAs(Row, table=True):
 
 
 class EarlierEvent(Row, table=True):
-    """An event that was delivered for a row before a change of it was drafted again, with the entry's columns at that time.
-
-    `is_let_out`: a gate has since released the draft that replaced it. `ends_at`: when the event is over. `removed_at`: when a
-    person reported the event as removed from the service.
-    """
+    """An event that version 0.2 delivered for a row before it drafted a change of it; not used any more."""
 
     entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
     revision: int = Field(primary_key=True)
@@ -475,7 +470,6 @@ PROBLEM: sa.Table = METADATA.tables["problem_row"]
 RUN: sa.Table = METADATA.tables["sync_run"]
 SHARD_RUN: sa.Table = METADATA.tables["shard_run"]
 LEASE: sa.Table = METADATA.tables["lease"]
-EARLIER: sa.Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: sa.Table = METADATA.tables["route_pace"]
 SERVICE_NOTE: sa.Table = METADATA.tables["service_note"]
 NOTICE_SENT: sa.Table = METADATA.tables["notice_sent"]

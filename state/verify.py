@@ -17,7 +17,7 @@ from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
 from state.ledger.entries import MARK
-from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
+from state.migrations.upgrade import HEAD, differences, is_known
 from state.opening import schema_revision
 from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
 
@@ -127,8 +127,7 @@ def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Findin
 
 
 def _bodies_of(row: Record) -> Iterator[tuple[str, bytes, str | None, str]]:
-    if row.state != EntryState.HELD or row.fingerprint or row.body:
-        yield "pinned body", row.body, row.fingerprint, row.cover_url or ""
+    yield "pinned body", row.body, row.fingerprint, row.cover_url or ""
     if row.baseline_body is not None:
         yield "baseline", row.baseline_body, row.baseline_fingerprint, row.cover_url or ""
 
@@ -189,7 +188,7 @@ def _check_schema(connection: Connection, schema: str | None) -> Iterator[Findin
     elif schema != HEAD:
         what = "`eventsync status` or the next run upgrades it"
         if not is_known(schema):
-            what = "open it once with version 0.1" if schema < OLDEST else "a newer version wrote it"
+            what = "open it once with version 0.2" if schema < HEAD else "a newer version wrote it"
         yield Finding("tables", f"the schema is {schema}, ours is {HEAD}: {what}")
     else:
         yield from (Finding("tables", difference) for difference in differences(connection))

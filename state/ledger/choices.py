@@ -289,12 +289,12 @@ def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
 
 
 def _release(record: RowRecord) -> Change | NoChange:
-    if record.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
+    if record.decision is Decision.RELEASE and record.state is EntryState.PENDING:
         return NoChange("it is released: the next run sends it")
     if record.state is not EntryState.HELD:
         hint = "`--resend` sends a row again that was sent before"
         raise NotPossibleError(f"{record.row_key} is {_words(record.state)}: only a held row can be released", hint=hint)
-    return Change(EntryState.PENDING if record.body else EntryState.HELD, Decision.RELEASE)
+    return Change(EntryState.PENDING, Decision.RELEASE)
 
 
 def _remove(record: RowRecord) -> Change | NoChange:
@@ -319,7 +319,7 @@ def _undo(record: RowRecord, undo: Undo | None, giver: Other | None) -> Change |
         return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
     if (record.attempts, record.revision) != (undo.attempts, undo.revision):
         raise _too_late(record, undo.decision, "it was sent since, and ")
-    if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
+    if undo.decision is Decision.RELEASE and record.state is EntryState.PENDING:
         return Change(EntryState.HELD, None)
     if (record.state, record.event_id) != (undo.state, undo.event_id):
         raise _too_late(record, undo.decision)

@@ -20,7 +20,6 @@ from state.ledger import choices
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
 from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, find_owners, mark_anew
-from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.standing import RECORDS, SEEKABLE, FeedScope, RowRecord, as_record
 from state.tables import ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
@@ -232,10 +231,8 @@ class Decisions:
                 columns |= choices.applied(row)
             case Option.REMOVED:
                 columns |= {"removed_at": self._run.now(), **NO_DRIFT}
-            case Option.RELEASE if row.body:
+            case Option.RELEASE:
                 columns |= {"candidate_id": None, "attempts": 0}
-            case Option.RELEASE:  # an upgrade made the entry: only a read knows what to send
-                drop_bookmark(connection, self._run.scope_id)
             case Option.SAME_AS:
                 columns |= self._adopt(connection, situation, change)
         adopted_id = None if change.adopted is None else change.adopted.record.entry_id
@@ -288,7 +285,7 @@ class Decisions:
         columns |= {"body": body, "fingerprint": shown, "cover_url": None, "cover_on_error": None} | _NO_BASELINE | _IN_SOURCE
         columns |= {"candidate_id": None, "ignored_fingerprint": None, "attempts": 0, "unanswered_at": None}
         columns |= _answer(choices.ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
-        return columns | (choices.drift_against((shown, body), choices.wanted_of(row._asdict())) if row.body else NO_DRIFT)
+        return columns | choices.drift_against((shown, body), choices.wanted_of(row._asdict()))
 
     def _check_lease(self, scope_id: int) -> None:
         if scope_id != self._run.scope_id and scope_id not in self._others:

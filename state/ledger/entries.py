@@ -165,7 +165,6 @@ class Known(NamedTuple):
     is_set_aside: bool = False
     baseline_fingerprint: str | None = None
     is_removed: bool = False
-    decision: str | None = None
     candidate_id: int | None = None
 
     @property
@@ -187,7 +186,7 @@ class Known(NamedTuple):
 _FIND = sa.select(
     *(ENTRY.c[name] for name in ("id", "row_key", "state", "fingerprint", "row_digest", "drift_fingerprint", "attempts")),
     *(ENTRY.c.unanswered_at.is_not(None), ~IS_IN_SOURCE, ENTRY.c.origin, ENTRY.c.drift_kind, IS_SET_ASIDE),
-    *(ENTRY.c.baseline_fingerprint, ENTRY.c.removed_at.is_not(None), ENTRY.c.decision, ENTRY.c.candidate_id),
+    *(ENTRY.c.baseline_fingerprint, ENTRY.c.removed_at.is_not(None), ENTRY.c.candidate_id),
 ).where(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True)))
 
 

@@ -13,8 +13,7 @@ What happens to a row of the source, by the state of its entry:
 | uncertain, conflict                 | unchanged    | drifted         |
 | refused                             | still refused | pinned         |
 | blocked                             | unchanged    | pinned, or drifted if an earlier attempt was never answered |
-| held                                | held, or pinned once a person has released it |
-| superseded                          | held         | held            |
+| held, superseded                    | held         | held            |
 
 "Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
 
@@ -37,7 +36,7 @@ from sqlalchemy import Connection
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, shown_place
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.enums import Decision, EntryState, ProblemKind
+from state.enums import EntryState, ProblemKind
 from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
 from state.ledger.close import close_stage
 from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known
@@ -69,9 +68,7 @@ class Plan(StrEnum):
 
 def plan_known(known: Known, row: MappedRow, on_change: OnChange = "report") -> Plan:
     """Return the action for a row that the ledger knows."""
-    if known.state == EntryState.HELD:
-        return Plan.PIN if known.decision == Decision.RELEASE else Plan.HOLD
-    if known.state == EntryState.SUPERSEDED:
+    if known.state in {EntryState.HELD, EntryState.SUPERSEDED}:
         return Plan.HOLD
     is_recorded = row.fingerprint == known.drift_fingerprint
     if known.is_removed:

@@ -285,8 +285,8 @@ class RowRecord:
 
     @property
     def shown(self) -> bytes:
-        """The baseline: what the service shows as far as we know; `{}` in a held entry created by an upgrade."""
-        return (self.body if self.baseline_body is None else self.baseline_body) or b"{}"
+        """The baseline: what the service shows as far as we know."""
+        return self.body if self.baseline_body is None else self.baseline_body
 
     @property
     def event(self) -> dict[str, Any]:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnClause, Connection, Row, Select, and_, bindparam, tuple_, update
-
-from state.errors import StateDamagedError
+from sqlalchemy import Connection
 
 HEAD = "0006"
 """The newest revision in `versions`; a constant, so that a current database opens without importing Alembic."""
-OLDEST = "0002"
-"""The schema of version 0.1, from which every upgrade starts."""
 _OF_ROW_KEYS = frozenset(
     {
         *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
@@ -25,13 +19,10 @@ _OF_ROW_KEYS = frozenset(
 _FOLDER = Path(__file__).parent
 _SQLITE_TYPES = {"BIGSERIAL": "INTEGER", "BIGINT": "INTEGER", "BYTEA": "BLOB", "TIMESTAMPTZ": "VARCHAR(32)"}
 _SQLITE_OPTIONS = ((" AUTOINCREMENT", ""), (" WITHOUT ROWID", ""))
-_PAGE = 500
-PACKED = b"\x01"
-"""The first byte of a packed body; no JSON begins with it."""
 
 
 def is_known(revision: str) -> bool:
-    """Return whether `versions` has this revision; a newer eventsync may have written an unknown one."""
+    """Return whether `versions` has this revision; of unknown ones the lower are older than version 0.2, the higher newer."""
     return any(path.name.startswith(f"{revision}_") for path in (_FOLDER / "versions").glob("*.py"))
 
 
@@ -77,40 +68,3 @@ def _in_words(step: tuple[Any, ...]) -> str:
     verb, _, what = operation.partition("_")
     problem = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
     return f"{what} {'.'.join(names)} {problem}"
-
-
-def change_rows(
-    connection: Connection,
-    rows: Select[*tuple[Any, ...]],
-    key: tuple[ColumnClause[int], ...],
-    column: ColumnClause[Any],
-    change: Callable[[Row[*tuple[Any, ...]]], object],
-) -> None:
-    """Update one column row by row, in pages."""
-    is_row = and_(*(part == bindparam(f"the_{part.name}") for part in key))
-    put = update(column.table).where(is_row).values({column.name: bindparam("new", type_=column.type)})  # type: ignore[arg-type] # a table
-    after = tuple(-1 for _ in key)
-    while page := connection.execute(rows.where(tuple_(*key) > after).order_by(*key).limit(_PAGE)).all():
-        keys = [{f"the_{part.name}": getattr(row, part.name) for part in key} for row in page]
-        connection.execute(put, [{**which, "new": change(row)} for which, row in zip(keys, page, strict=True)])
-        after = tuple(keys[-1].values())
-
-
-def unpacked(body: bytes, base: bytes | None) -> bytes:
-    """Return a body of version 0.1 as it was sent: it may be deflated with another body of its feed as dictionary (RFC 1950,
-    FDICT).
-
-    Raises `StateDamagedError` if the body cannot be restored; zlib checks the checksums of both.
-    """
-    if body[:1] != PACKED:
-        return body
-    try:
-        inflater = zlib.decompressobj(zdict=base or b"")
-        plain = inflater.decompress(body[1:])
-        problem = "" if inflater.eof else "it ends too early"
-    except zlib.error as error:
-        plain, problem = b"", str(error)
-    if problem:
-        hint = "restore the state DB from a backup"
-        raise StateDamagedError(f"the body of a delivered row cannot be unpacked: {problem}", hint=hint)
-    return plain

@@ -11,14 +11,20 @@ CREATE TABLE scope (
     cursor TEXT NOT NULL DEFAULT '',
     cursor_fit TEXT NOT NULL DEFAULT '',
     full_read_at TIMESTAMPTZ,
-    body_base BYTEA,
     released_id BIGINT NOT NULL DEFAULT '0',
     marked_id BIGINT NOT NULL DEFAULT '0',
+    service TEXT NOT NULL DEFAULT '',
+    namespace TEXT NOT NULL DEFAULT '',
+    key_definition TEXT NOT NULL DEFAULT '',
+    stopped_by TEXT NOT NULL DEFAULT '',
+    whole_read_at TIMESTAMPTZ,
     CONSTRAINT pk_scope PRIMARY KEY (id),
     CONSTRAINT uq_scope_destination_feed UNIQUE (destination, feed)
 );
 CREATE TABLE lease (
     scope_id BIGINT NOT NULL,
+    shard INTEGER NOT NULL,
+    shards INTEGER NOT NULL,
     token BIGINT NOT NULL,
     holder TEXT NOT NULL,
     host TEXT NOT NULL,
@@ -28,8 +34,7 @@ CREATE TABLE lease (
     heartbeat_at TIMESTAMPTZ NOT NULL,
     expires_at TIMESTAMPTZ NOT NULL,
     boot TEXT NOT NULL DEFAULT '',
-    beat_s FLOAT NOT NULL DEFAULT '0',
-    CONSTRAINT pk_lease PRIMARY KEY (scope_id),
+    CONSTRAINT pk_lease PRIMARY KEY (scope_id, shard),
     CONSTRAINT fk_lease_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id)
 );
 CREATE TABLE ledger_entry (
@@ -64,11 +69,20 @@ CREATE TABLE ledger_entry (
     decided_at TIMESTAMPTZ,
     decided_by TEXT,
     past_at TIMESTAMPTZ,
-    resent_run TEXT,
     denied_request_id TEXT NOT NULL DEFAULT '',
-    CONSTRAINT ck_ledger_entry_ck_ledger_entry_state CHECK (
-        state = 'pending' OR state = 'delivered' OR state = 'delivered_unconfirmed'
-        OR state = 'refused' OR state = 'blocked' OR state = 'uncertain' OR state = 'conflict'),
+    ends_at TIMESTAMPTZ,
+    baseline_body BYTEA,
+    baseline_fingerprint TEXT,
+    ignored_fingerprint TEXT,
+    candidate_id BIGINT,
+    removed_at TIMESTAMPTZ,
+    vanished_by TEXT NOT NULL DEFAULT '',
+    undo TEXT,
+    copies INTEGER NOT NULL DEFAULT 0,
+    is_limited BOOLEAN NOT NULL DEFAULT false,
+    CONSTRAINT ck_ledger_entry_state CHECK (
+        state = 'pending' OR state = 'delivered' OR state = 'delivered_unconfirmed' OR state = 'refused' OR state = 'blocked'
+        OR state = 'uncertain' OR state = 'conflict' OR state = 'held' OR state = 'superseded'),
     CONSTRAINT fk_ledger_entry_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id),
     CONSTRAINT uq_ledger_entry_scope_id_row_key UNIQUE (scope_id, row_key)
 );
@@ -87,8 +101,38 @@ CREATE TABLE earlier_event (
     sent_run TEXT NOT NULL,
     replaced_at TIMESTAMPTZ NOT NULL,
     is_let_out BOOLEAN NOT NULL,
+    ends_at TIMESTAMPTZ,
+    removed_at TIMESTAMPTZ,
+    copies INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT pk_earlier_event PRIMARY KEY (entry_id, revision),
     CONSTRAINT fk_earlier_event_entry_id_ledger_entry FOREIGN KEY (entry_id) REFERENCES ledger_entry (id)
+);
+CREATE TABLE known_as (
+    scope_id BIGINT NOT NULL,
+    digest BYTEA NOT NULL,
+    entry_id BIGINT NOT NULL,
+    columns TEXT NOT NULL,
+    CONSTRAINT pk_known_as PRIMARY KEY (scope_id, digest, entry_id, columns)
+) WITHOUT ROWID;
+CREATE TABLE duplicate_mark (
+    mark BYTEA NOT NULL,
+    entry_id BIGINT NOT NULL,
+    CONSTRAINT pk_duplicate_mark PRIMARY KEY (mark, entry_id)
+) WITHOUT ROWID;
+CREATE TABLE row_digest_part (
+    scope_id BIGINT NOT NULL,
+    part INTEGER NOT NULL,
+    digests BYTEA NOT NULL,
+    entries BYTEA NOT NULL,
+    CONSTRAINT fk_row_digest_part_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id),
+    CONSTRAINT pk_row_digest_part PRIMARY KEY (scope_id, part)
+);
+CREATE TABLE side_by_side (
+    scope_id BIGINT NOT NULL,
+    other_id BIGINT NOT NULL,
+    CONSTRAINT fk_side_by_side_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id),
+    CONSTRAINT fk_side_by_side_other_id_scope FOREIGN KEY (other_id) REFERENCES scope (id),
+    CONSTRAINT pk_side_by_side PRIMARY KEY (scope_id, other_id)
 );
 CREATE TABLE problem_row (
     id BIGSERIAL NOT NULL,
@@ -125,30 +169,25 @@ CREATE TABLE sync_run (
     brakes TEXT NOT NULL,
     notices TEXT NOT NULL DEFAULT '[]',
     pace TEXT NOT NULL DEFAULT '{}',
+    standing TEXT,
+    shards INTEGER NOT NULL DEFAULT 1,
     CONSTRAINT pk_sync_run PRIMARY KEY (scope_id, id),
     CONSTRAINT fk_sync_run_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id)
 );
-CREATE TABLE twin_mark (
+CREATE TABLE shard_run (
     scope_id BIGINT NOT NULL,
-    mark BYTEA NOT NULL,
-    entry_id BIGINT NOT NULL,
-    CONSTRAINT pk_twin_mark PRIMARY KEY (scope_id, mark, entry_id)
-) WITHOUT ROWID;
-CREATE TABLE record_memory (
-    scope_id BIGINT NOT NULL,
-    part INTEGER NOT NULL,
-    pairs BYTEA NOT NULL,
-    CONSTRAINT pk_record_memory PRIMARY KEY (scope_id, part),
-    CONSTRAINT fk_record_memory_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id)
-);
-CREATE TABLE row_release (
-    scope_id BIGINT NOT NULL,
-    row_key TEXT NOT NULL,
-    decision TEXT NOT NULL,
-    decided_at TIMESTAMPTZ NOT NULL,
-    decided_by TEXT NOT NULL,
-    CONSTRAINT pk_row_release PRIMARY KEY (scope_id, row_key),
-    CONSTRAINT fk_row_release_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id)
+    run_id TEXT NOT NULL,
+    shard INTEGER NOT NULL,
+    started_at TIMESTAMPTZ,
+    finished_at TIMESTAMPTZ,
+    outcome TEXT,
+    exit_code INTEGER,
+    message TEXT NOT NULL,
+    publish_account TEXT,
+    pace TEXT NOT NULL,
+    dagster_run_id TEXT,
+    CONSTRAINT pk_shard_run PRIMARY KEY (scope_id, run_id, shard),
+    CONSTRAINT fk_shard_run_scope_id_sync_run FOREIGN KEY (scope_id, run_id) REFERENCES sync_run (scope_id, id)
 );
 CREATE TABLE backfill (
     id TEXT NOT NULL,
@@ -199,13 +238,6 @@ CREATE TABLE route_pace (
     updated_at TIMESTAMPTZ NOT NULL,
     CONSTRAINT pk_route_pace PRIMARY KEY (destination, route)
 );
-CREATE TABLE route_worker (
-    destination TEXT NOT NULL,
-    route TEXT NOT NULL,
-    worker TEXT NOT NULL,
-    seen_at TIMESTAMPTZ NOT NULL,
-    CONSTRAINT pk_route_worker PRIMARY KEY (destination, route, worker)
-);
 CREATE TABLE service_note (
     destination TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -226,11 +258,14 @@ CREATE TABLE notice_sent (
     CONSTRAINT pk_notice_sent PRIMARY KEY (destination, feed, recipient, cause)
 );
 CREATE INDEX ix_backfill_destination_feed ON backfill (destination, feed);
+CREATE INDEX ix_known_as_entry_id ON known_as (entry_id);
+CREATE INDEX ix_ledger_entry_copies ON ledger_entry (scope_id, copies) WHERE copies > 1;
 CREATE INDEX ix_ledger_entry_decision ON ledger_entry (scope_id, decision) WHERE decision IS NOT NULL;
 CREATE INDEX ix_ledger_entry_drift ON ledger_entry (scope_id, drift_kind) WHERE drift_kind IS NOT NULL;
 CREATE INDEX ix_ledger_entry_past ON ledger_entry (scope_id, past_at) WHERE past_at IS NOT NULL;
-CREATE INDEX ix_ledger_entry_resent ON ledger_entry (scope_id, resent_run) WHERE resent_run IS NOT NULL;
+CREATE INDEX ix_ledger_entry_removed ON ledger_entry (scope_id, removed_at) WHERE removed_at IS NOT NULL;
 CREATE INDEX ix_ledger_entry_scope_id_state_id ON ledger_entry (scope_id, state, id);
 CREATE INDEX ix_ledger_entry_vanished ON ledger_entry (scope_id, vanished_at) WHERE vanished_at IS NOT NULL;
 CREATE INDEX ix_problem_row_scope_id_listed_run_kind_id ON problem_row (scope_id, listed_run, kind, id);
+CREATE INDEX ix_scope_service ON scope (service);
 CREATE INDEX ix_sync_run_scope_id_started_at ON sync_run (scope_id, started_at);

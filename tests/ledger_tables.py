@@ -158,6 +158,30 @@ def end_runs(engine: Engine, at: str) -> None:
         connection.execute(update(RUN).values(finished_at=datetime.fromisoformat(at)))
 
 
+def enter_as_delivered(engine: Engine) -> None:
+    """Let every row that still waits have an event of its own, a part at a time: to send a million takes an hour."""
+    with reading(engine) as connection:
+        last = connection.execute(select(func.coalesce(func.max(ENTRY.c.id), 0))).scalar_one()
+    delivered = update(ENTRY).values(state="delivered", event_id=100_000_000 + ENTRY.c.id, attempts=1)
+    for begin in range(0, last + 1, 100_000):
+        with writing(engine) as connection:
+            connection.execute(delivered.where(ENTRY.c.id.between(begin, begin + 99_999), ENTRY.c.state == "pending"))
+
+
+def lose_runs(engine: Engine) -> None:
+    """Let all runs have been killed, as the next one writes down."""
+    with writing(engine) as connection:
+        connection.execute(update(RUN).values(outcome="lost", exit_code=None))
+
+
+def let_leases_run_out(engine: Engine) -> None:
+    """Let more time go by than a lease lives, as far as PostgreSQL knows. Raises `OperationalError` while a run holds a lock."""
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
+        times = ", ".join(f"{name} = {name} - interval '1 hour'" for name in ("heartbeat_at", "expires_at"))
+        connection.execute(text(f"UPDATE lease SET {times}"))
+
+
 def lose_answer(engine: Engine, key: str) -> None:
     """Let the answer to a delivered row have been lost years ago."""
     put(engine, key, state="uncertain", event_id=None, unanswered_at=LONG_AGO)

@@ -10,7 +10,7 @@ import pytest
 from integration.desk import FEED, Command, Desk, assert_delivered, evenings, lines, mid_way, untidy_runs
 from integration.service import Service
 from integration.waiting import pause, until
-from sqlalchemy import text
+from ledger_tables import let_leases_run_out
 from sqlalchemy.exc import OperationalError
 
 from state.ledger.lease import FRESH_S
@@ -97,11 +97,8 @@ def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
     """Stop a run and let more time go by than a lease lives, as far as the state DB knows; one that is at work there goes on."""
     run.signal(signal.SIGSTOP)
     until(lambda: psutil.Process(run.pid).status() == psutil.STATUS_STOPPED)
-    times = ", ".join(f"{name} = {name} - interval '1 hour'" for name in ("heartbeat_at", "expires_at"))
     try:
-        with desk.books.engine.begin() as connection:
-            connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
-            connection.execute(text(f"UPDATE lease SET {times}"))
+        let_leases_run_out(desk.books.engine)
     except OperationalError:  # the run holds the lock
         run.signal(signal.SIGCONT)
         return False

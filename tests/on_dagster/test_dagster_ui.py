@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver
 from pipelines.settings import PACKAGED_FEEDS
+from state.opening import opened_database
+from state.queries import LedgerQueries
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
@@ -170,6 +171,6 @@ def health_of_the_run(running: Ui) -> WorkerStatus:
 
 
 def holder_of_the_feed(desk: Desk) -> int:
-    with closing(sqlite3.connect(desk.folder / "state" / "state.db")) as database:
-        ((pid,),) = database.execute("SELECT pid FROM lease").fetchall()
-    return int(pid)
+    with opened_database(f"sqlite:///{desk.folder / 'state' / 'state.db'}") as engine:
+        (worker,) = (worker for feed in LedgerQueries(engine).status() for worker in feed.workers)
+    return worker.pid

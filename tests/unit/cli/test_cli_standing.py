@@ -262,7 +262,7 @@ def test_runs_are_listed_youngest_first_and_found_by_the_beginning_of_their_ids(
 
 def test_a_run_that_was_killed_has_no_exit_code(decider: Decider) -> None:
     run_id = decider.publish()["run_id"]
-    follow(decider, "sql UPDATE sync_run SET outcome = 'lost', exit_code = NULL")
+    follow(decider, "tables lose_runs")
     said = decider.desk.run("runs", run_id)
     said.assert_told(0, "lost", "killed; the next run took over after")
     assert "None" not in said.out

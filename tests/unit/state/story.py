@@ -35,7 +35,7 @@ VERDICTS: dict[str, list[Verdict]] = {
     "denied": [Postponed(answer(401), KeyRefusedError("the key is revoked"))],
     "paced": [Postponed(answer(429), TransientError("come back later"), attempts=0)],
     "denied apart": [Postponed(answer(401, f"req-{number}"), KeyRefusedError("the key is revoked")) for number in (9, 8)],
-    "limited": [Postponed(answer(429), TransientError("come back later"), attempts=0, is_limited=True)],
+    "limited": [Postponed(answer(429), TransientError("come back later"), is_limited=True)],
     "blocked unanswered": [Blocked(answer(403), copies=1)],
     "next key": [Superseded(answer(400)), Receipt(2_000, answer(201))],
     "next key taken": [Superseded(answer(400)), Superseded(answer(409))],

@@ -15,18 +15,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL
 
 import psutil
-import psycopg
 from rows import write_rows, write_tables
 from running import Server, server
-from sqlalchemy import make_url
 from worker import COMMAND, Worker
+
+from state.opening import opened_database
+from state.queries import LedgerQueries
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from postgres import postgres_server  # the tests' own server
@@ -34,7 +35,6 @@ from postgres import postgres_server  # the tests' own server
 DONE = 0
 AGAIN = {-9, 1}
 """How a run ends that was killed, or that lost a worker: rows stay pending."""
-NOT_DELIVERED = "SELECT count(*) FROM ledger_entry WHERE state <> 'delivered'"
 
 
 @dataclass
@@ -128,11 +128,14 @@ def _prepared(folder: Path, service: Server, state_url: str, chosen: argparse.Na
 
 def _judged(service: Server, state_url: str, fleet: Fleet, chosen: argparse.Namespace, took_s: float, cpu_s: float) -> int:
     rows, account = chosen.feeds * chosen.rows, service.account()
-    with psycopg.connect(make_url(state_url).set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
-        found = connection.execute(NOT_DELIVERED).fetchone()
+    with opened_database(state_url) as engine:
+        counts = Counter[str]()
+        for feed in LedgerQueries(engine).status():
+            counts.update(feed.counts)
+    found = counts.total() - counts["delivered"]
     fleet.broken += [f"{account[name]} {name} of {rows} rows" for name in ("events", "bodies") if account[name] != rows]
     fleet.broken += [f"{account['contradicted']} keys came with two bodies"] * bool(account["contradicted"])
-    fleet.broken += [f"{found} entries are not delivered"] * (found != (0,))
+    fleet.broken += [f"{found} entries are not delivered"] * (found != 0)
     per_s = account["events"] / account["span_s"]
     print(
         f"{chosen.workers} workers, {chosen.jobs} jobs, {chosen.feeds} feeds of {chosen.rows} rows, "

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pace
-import psycopg
 import workers
 from rich.console import Console
-from sqlalchemy import make_url
 
-FEED_OF = "SELECT idempotency_key, feed FROM ledger_entry JOIN scope ON scope.id = scope_id"
+from state.opening import opened_database
+from state.queries import LedgerQueries, RowFilter
+
 SETTLED_S, PAUSE_S = 15.0, 0.95
 
 
@@ -45,9 +45,9 @@ def log_of(checkout: Path, state_url: str, feeds: int, per_s: int, seconds: floa
         for one in running:
             one.wait()
         log = [one for one in pace.log_of(url) if one["idempotency_key"]]
-    plain = make_url(state_url).set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(plain) as connection:
-        feed_of = dict(connection.execute(FEED_OF).fetchall())
+    with opened_database(state_url) as engine:
+        queries = LedgerQueries(engine)
+        feed_of = {row.key: book.feed for book in queries.known() for row in queries.every_row(book, RowFilter())}
     return [one | {"feed": feed_of[one["idempotency_key"]]} for one in sorted(log, key=lambda one: one["at"])]
 
 

@@ -73,6 +73,7 @@ class Trial:
         return False
 
     def entries(self) -> int:
+        """Count the rows in the ledger of the earlier version."""
         try:
             with closing(sa.create_engine(self.state_url).connect()) as connection:
                 return int(connection.execute(sa.text("SELECT count(*) FROM ledger_entry")).scalar_one())

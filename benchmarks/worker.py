@@ -6,15 +6,18 @@ How long it takes is `running.py`'s to say; what is measured is in `measures/`.
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import rows
 from running import Cost, run
+
+from state.opening import opened_database
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from ledger_tables import enter_as_delivered
 
 KEY = "benchmark-key-of-the-bench"
 COMMAND = (sys.executable, "-c", "from pipelines.cli.entry import main; main()")
@@ -34,11 +37,6 @@ FIELDS = {
     "offers": "[{name: {from: price, do: {truncate: 40}}, url: {from: link, do: url}, availability: available}]",
 }
 """Twelve fields of the event: the city gives three of them."""
-ENTERED_AT_ONCE = 100_000
-ENTER = """
-UPDATE ledger_entry SET state = 'delivered', event_id = 100000000 + id, attempts = 1
-WHERE id >= :begin AND id < :end AND state = 'pending'
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,8 @@ class Worker:
 
     def enter_as_delivered(self) -> None:
         """Enter each row that still waits as delivered, with an event of its own."""
-        with closing(sqlite3.connect(self.ledger)) as ledger:
-            (last,) = ledger.execute("SELECT max(id) FROM ledger_entry").fetchone()
-            for begin in range(0, last + 1, ENTERED_AT_ONCE):
-                with ledger:
-                    ledger.execute(ENTER, {"begin": begin, "end": begin + ENTERED_AT_ONCE})
+        with opened_database(f"sqlite:///{self.ledger}") as engine:
+            enter_as_delivered(engine)
 
     def env(self) -> dict[str, str]:
         return {

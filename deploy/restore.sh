@@ -44,7 +44,7 @@ part = place.with_name(f".{place.name}.part")
 try:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.copyfile(copy, part)
-    sound, ledgers = asked(part, "PRAGMA integrity_check", "SELECT count(*) FROM sqlite_master WHERE name = 'ledger_entry'")
+    sound, ledgers = asked(part, "PRAGMA integrity_check", "SELECT count(*) FROM sqlite_master WHERE name = 'sync_run'")
 except (OSError, sqlite3.Error) as error:
     part.unlink(missing_ok=True)
     stop(f"{copy} cannot be read as a state DB: {error}")
@@ -74,7 +74,7 @@ PYTHON
 
 postgres_back() {
   command -v pg_restore >/dev/null || fail 2 "pg_restore is not here: PostgreSQL is restored with it"
-  pg_restore --list "$1" | grep -q " TABLE DATA .* ledger_entry " || fail 2 "$1 is no dump of a state DB"
+  pg_restore --list "$1" | grep -q " TABLE DATA .* sync_run " || fail 2 "$1 is no dump of a state DB"
   others=$(psql --dbname="$2" --no-psqlrc --tuples-only --no-align --command \
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'eventsync'") ||
     fail 1 "the database cannot be asked, see above"

@@ -1,6 +1,6 @@
-"""Notify the owners of feeds: once of each cause and once when it has ended, in few messages per recipient.
+"""Notify the owners of feeds when what a person must know of them has changed, in one message per recipient.
 
-A message lists per feed what is new, what has ended and what is still open; plain text of bounded length. Texts of partners and
+A message lists per feed what is new, what is over and what is still open; plain text of bounded length. Texts of partners and
 of the service cannot mention a whole chat or break out of their line.
 """
 
@@ -10,13 +10,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 import structlog
-from pydantic import TypeAdapter
 
 from connectors.notify import Deliver, Message, Tone, deliver_over
 from mappings.errors import MappingFileError, SyncError
@@ -27,12 +26,11 @@ from pipelines.clock import now
 from pipelines.control_characters import replaced
 from pipelines.run.context import BACKFILL
 from pipelines.run.outcome import STANDING_HELP, STANDING_TEXTS, ExitCode, message_and_hint
-from pipelines.run.service import read_note, write_note
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Channels, Recipient, Settings
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
-from state.notes import Notice, NoticesSent, ServiceNotes
+from state.notes import NoticesSent
 from state.queries import FeedStatus, LedgerQueries, RunRecord, last_came
 
 
@@ -67,12 +65,8 @@ class Cause(StrEnum):
     VANISHED = "vanished", "rows gone"
 
 
-MOST_AN_HOUR = 6
-AN_HOUR = timedelta(hours=1)
-FIRST_PAUSE = timedelta(minutes=5)
-"""First pause of the exponential backoff for a recipient that cannot be reached; the longest is an hour."""
 LONGEST = timedelta(seconds=30)
-"""After this time no further message is started in the same call: it is sent the next time."""
+"""After this time no further message is started in the same call: it is sent after the next run."""
 MOST_FEEDS = 15
 """Feeds shown in full; further ones are only named."""
 MOST_NAMED = 50
@@ -174,14 +168,14 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
 
 
 class FeedNews(NamedTuple):
-    """News of one feed for one recipient: causes that are `new`, causes that are `over`, and causes reported before that still
-    hold (`standing`).
+    """News of one feed for one recipient: causes that are `new`, and of those reported before what is `over` and what still
+    holds (`standing`).
     """
 
     feed: FeedName
     owner: str
     new: Sequence[Concern]
-    over: Sequence[Notice] = ()
+    over: Sequence[Cause] = ()
     standing: Sequence[Concern] = ()
 
     @property
@@ -191,8 +185,8 @@ class FeedNews(NamedTuple):
         for concern in self.new:
             lines.append(f"- {harmless(concern.text)}")
             lines += [f"  What to do: {harmless(concern.hint)}"] if concern.hint else []
-        for notice in self.over:
-            lines.append(f"- Ended, reported on {notice.told_at or notice.noted_at:{_TIME}}: {harmless(notice.words)}")
+        if self.over:
+            lines.append(f"Over: {'; '.join(cause.heading for cause in self.over)}")
         if self.standing:
             open_ones = (f"{one.cause.heading}{f' ({one.rows:,})' if one.rows else ''}" for one in self.standing)
             lines.append(f"Still open, reported before: {'; '.join(open_ones)}")
@@ -236,44 +230,11 @@ def harmless(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SentMessages:
-    """The messages to one recipient: times of those accepted in the last hour, number of failures since, time of the last
-    failure.
-    """
-
-    accepted: tuple[datetime, ...] = ()
-    failures: int = 0
-    failed_at: datetime | None = None
-
-    def may_go(self, now: datetime) -> bool:
-        """Return whether another message may be sent now. Times in the future, from a clock set back since, do not count."""
-        pause = min(FIRST_PAUSE * 2 ** max(self.failures - 1, 0), AN_HOUR)
-        if self.failed_at is not None and self.failed_at <= now < self.failed_at + pause:
-            return False
-        return len(_of_last_hour(self.accepted, now)) < MOST_AN_HOUR
-
-    def after(self, now: datetime, *, is_accepted: bool) -> SentMessages:
-        """Return the record after one more message."""
-        if is_accepted:
-            return SentMessages((*_of_last_hour(self.accepted, now), now))
-        return replace(self, failures=min(self.failures + 1, 10), failed_at=now)
-
-
-def _of_last_hour(times: Sequence[datetime], now: datetime) -> list[datetime]:
-    return [at for at in times if now - AN_HOUR < at <= now]
-
-
-_SENT_MESSAGES = TypeAdapter(SentMessages)
-
-
-@dataclass(frozen=True, slots=True)
 class Notifier:
-    """Notifies the owners of feeds at one destination: once of each cause and once when it has ended, in one message per
-    recipient.
+    """Notifies the owners of feeds at one destination when the causes of a feed have changed since their last message.
 
-    What is due is recorded in the state DB, so that runs and the sensor can both notify. A message that cannot be delivered stays
-    due and raises no error. `page`: the address at which runs are shown, "" if there is none. Every method raises `SyncError` if
-    the state DB cannot be read or written.
+    A message that cannot be delivered is not recorded, and so sent after the next run; it raises no error. `page`: the address
+    at which runs are shown, "" if there is none. Every method raises `SyncError` if the state DB cannot be read or written.
     """
 
     engine: StateDb
@@ -286,33 +247,37 @@ class Notifier:
     def notify(
         self, feeds: Iterable[Owned], crashes: Mapping[FeedName, Concern] | None = None, late: Collection[FeedName] = ()
     ) -> None:
-        """Notify the recipients of these feeds of new causes and of causes that have ended.
+        """Send each recipient one message about those of these feeds whose causes have changed.
 
         `crashes`: concerns that are not in the state DB. `late`: feeds that may be reported as overdue; for others only the end
-        of it is reported. A recipient that cannot be reached, or got too many messages, gets the rest later.
+        of it is reported.
         """
-        began, noted, came = self.now(), _by_feed(self._sent.all()), self._runs_came()
-        owners: dict[FeedName, str] = {}
-        concerns: dict[FeedName, tuple[Concern, ...]] = {}
-        audience: dict[Recipient, list[FeedName]] = defaultdict(list)
+        began, sent, came = self.now(), self._sent.causes(), self._runs_came()
+        late = {*late, *(feed for (feed, _), causes in sent.items() if Cause.OVERDUE in causes)}
+        news = defaultdict[Recipient, list[tuple[FeedNews, frozenset[Cause]]]](list)
         for one in feeds:
             for name in self.channels.unknown(one.notify):
                 log = structlog.get_logger()
                 log.warning("the feed's channel is missing in EVENTSYNC_NOTIFY", feed=one.feed, channel=name)
-            known = noted.get(one.feed, [])
-            may_be_late = one.feed in late or any(notice.cause == Cause.OVERDUE.value for notice in known)
-            missed = overdue(one.feed, one.schedule, came.get(one.feed), self.now()) if may_be_late else None
+            missed = overdue(one.feed, one.schedule, came.get(one.feed), self.now()) if one.feed in late else None
             found = self._concerns(one.feed)
             more = [concern for concern in ((crashes or {}).get(one.feed), missed) if concern is not None]
-            concerns[one.feed] = (*(each for each in more if each.cause not in {other.cause for other in found}), *found)
-            owners[one.feed] = one.owner
+            concerns = (*(each for each in more if each.cause not in {other.cause for other in found}), *found)
+            causes = frozenset(concern.cause for concern in concerns)
             recipients = self.channels.recipients(one.owner, one.notify)
-            self._note(one.feed, {recipient.name for recipient in recipients}, concerns[one.feed], known)
+            if {name for feed, name in sent if feed == one.feed} - {recipient.name for recipient in recipients}:
+                self._sent.forget_others(one.feed, [recipient.name for recipient in recipients])
             for recipient in recipients:
-                audience[recipient].append(one.feed)
-        for recipient, about in audience.items():
+                before = sent.get((one.feed, recipient.name), frozenset())
+                if before != causes:
+                    new, standing = (
+                        [each for each in concerns if (each.cause in before) is is_known] for is_known in (False, True)
+                    )
+                    over = [cause for cause in Cause if cause in before - causes]
+                    news[recipient].append((FeedNews(one.feed, one.owner, new, over, standing), causes))
+        for recipient, about in news.items():
             if self.now() - began < LONGEST and not is_stop_asked():
-                self._send(recipient, about, owners, concerns)
+                self._send(recipient, about)
 
     def notify_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
         """Notify of the feeds whose last run was killed; called before the next run begins."""
@@ -327,20 +292,16 @@ class Notifier:
         """Return the broken mapping files and those corrected since they were reported, as arguments for `notify`."""
         feeds = {one.feed: one for one in sound}
         found = {file.feed: (file, concern) for file, concern in broken_files(broken, feeds)}
-        former = {one.feed for one in self._sent.all() if one.cause == Cause.FILE.value}
+        former = {feed for (feed, _), causes in self._sent.causes().items() if Cause.FILE in causes}
         mended = [feeds.get(feed, FileOfFeed(feed)) for feed in sorted(former - found.keys())]
         return [*(file for file, _ in found.values()), *mended], {feed: concern for feed, (_, concern) in found.items()}
 
     def newly_overdue(self, feeds: Iterable[Owned]) -> frozenset[FeedName]:
         """Return the feeds with recipients that are overdue and were not reported yet."""
         came = self._runs_came()
-        noted = {one.feed for one in self._sent.all() if one.cause == Cause.OVERDUE.value}
+        noted = {feed for (feed, _), causes in self._sent.causes().items() if Cause.OVERDUE in causes}
         maybe = (one for one in feeds if one.feed not in noted and self.channels.recipients(one.owner, one.notify))
         return frozenset(one.feed for one in maybe if overdue(one.feed, one.schedule, came.get(one.feed), self.now()))
-
-    def unfinished(self) -> frozenset[FeedName]:
-        """Return the feeds with a notification due."""
-        return self._sent.unfinished()
 
     def _concerns(self, feed: FeedName) -> list[Concern]:
         """Return what people are notified of about the feed, from its latest runs and waiting rows."""
@@ -351,51 +312,18 @@ class Notifier:
                 break
         return [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
 
-    def _note(self, feed: FeedName, recipients: Collection[str], concerns: Sequence[Concern], known: Sequence[Notice]) -> None:
-        """Record the current concerns for each recipient, if they differ from those recorded."""
-        wanted = {concern.cause.value: concern.text for concern in concerns}
-        for name in sorted(recipients):
-            noted = [one for one in known if one.recipient == name]
-            if {one.cause for one in noted} != set(wanted) or any(one.is_due for one in noted):
-                self._sent.note(feed, name, wanted)
-        if any(one.recipient not in recipients for one in known):
-            self._sent.forget_others(feed, recipients)
-
-    def _send(
-        self,
-        recipient: Recipient,
-        about: Collection[FeedName],
-        owners: Mapping[FeedName, str],
-        concerns: Mapping[FeedName, Sequence[Concern]],
-    ) -> None:
-        """Send one recipient all that is due, in one message."""
-        due = {one.feed for one in self._sent.all() if one.recipient == recipient.name and one.is_due}.intersection(about)
-        name, notes = f"notices to {recipient.name}", ServiceNotes(self.engine, self.destination, self.now)
+    def _send(self, recipient: Recipient, about: Sequence[tuple[FeedNews, frozenset[Cause]]]) -> None:
+        """Send one recipient the news of several feeds in one message; record the causes of each if it was accepted."""
         log = structlog.get_logger().bind(recipient=recipient.name)
-        if not due:
-            return
-        if not (read_note(notes, name, _SENT_MESSAGES) or SentMessages()).may_go(self.now()):
-            log.info("a notification is postponed: the recipient got too many messages, or cannot be reached")
-            return
-        claimed = [notice for feed in sorted(due) for notice in self._sent.claim(feed, recipient.name)]
-        if not claimed:
-            return
-        problem = "interrupted"
-        try:
-            news = [_news(feed, owners[feed], notices, concerns[feed]) for feed, notices in _by_feed(claimed).items()]
-            message = message_of(news, self.destination.rpartition("#")[0], self.page)
-            with signals_raised():
-                problem = self.deliver(recipient.address, message)
-        finally:
-            if problem:
-                self._sent.release(claimed)
+        message = message_of([news for news, _ in about], self.destination.rpartition("#")[0], self.page)
+        with signals_raised():
+            problem = self.deliver(recipient.address, message)
         if problem:
-            log.warning("a notification could not be sent; a later run tries again", problem=problem)
-        else:
-            self._sent.settle(claimed)
-            log.info("a notification was sent", title=message.title)
-        sent = read_note(notes, name, _SENT_MESSAGES) or SentMessages()
-        write_note(notes, name, _SENT_MESSAGES, sent.after(self.now(), is_accepted=not problem))
+            log.warning("a notification could not be sent; the next run tries again", problem=problem)
+            return
+        for news, causes in about:
+            self._sent.replace(news.feed, recipient.name, causes)
+        log.info("a notification was sent", title=message.title)
 
     def _runs_came(self) -> Mapping[FeedName, datetime]:
         """Return when each feed last ran, not counting backfills."""
@@ -407,27 +335,6 @@ class Notifier:
     @property
     def _sent(self) -> NoticesSent:
         return NoticesSent(self.engine, self.destination, self.now)
-
-
-def _news(feed: FeedName, owner: str, notices: Sequence[Notice], concerns: Sequence[Concern]) -> FeedNews:
-    """Build the news of a feed from the notices due and its current concerns."""
-    by_cause = {concern.cause: concern for concern in concerns}
-    words = {one.cause: one.words for one in notices}
-    unsent = {one.cause for one in notices if one.told_at is None}
-    return FeedNews(
-        feed,
-        owner,
-        new=[by_cause.get(cause) or Concern(cause, words[cause], "") for cause in Cause if cause in unsent],
-        over=[one for one in notices if one.told_at is not None],
-        standing=[concern for cause, concern in by_cause.items() if cause not in words],
-    )
-
-
-def _by_feed(notices: Iterable[Notice]) -> Mapping[FeedName, list[Notice]]:
-    found: dict[FeedName, list[Notice]] = defaultdict(list)
-    for one in notices:
-        found[one.feed].append(one)
-    return found
 
 
 def notifier_of(settings: Settings, engine: StateDb, now: Callable[[], datetime] = now) -> Notifier:

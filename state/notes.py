@@ -6,11 +6,12 @@ Losing them costs an upload, a request or a repeated notification, never an even
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, Engine, delete, func, null, or_, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, null, select, update
 
 from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
@@ -104,127 +105,39 @@ def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[
     return RUN.c.scope_id == scope, RUN.c.id == run_id
 
 
-CLAIM_S = 300.0
-"""How long a process has to send what it claimed, in seconds. If it dies meanwhile, a notification may be sent twice."""
-_IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-"""The SQL form of `Notice.is_due`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """The notification of one recipient about one cause. `told_at`: when it was sent, None if not yet; `is_over`: the cause has
-    ended, which was not sent yet.
-
-    `noted_at`: when the cause, or its end, was recorded.
-    """
-
-    feed: FeedName
-    recipient: str
-    cause: str
-    words: str
-    noted_at: datetime
-    told_at: datetime | None = None
-    is_over: bool = False
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the cause or its end is still to be sent."""
-        return self.told_at is None or self.is_over
-
-
-_NOTICES = select(*(NOTICE_SENT.c[each.name] for each in fields(Notice)))
-
-
 class NoticesSent:
-    """The notifications about the feeds of one destination."""
+    """The causes that the recipients of the feeds of one destination were last notified of."""
 
     def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
         self._engine = engine
         self._destination = destination
         self._now = now
 
-    def all(self) -> tuple[Notice, ...]:
-        """Return all open or unsent notifications, by feed, recipient and cause."""
-        which = _NOTICES.where(NOTICE_SENT.c.destination == self._destination)
+    def causes(self) -> dict[tuple[FeedName, str], frozenset[str]]:
+        """Return the causes of each feed and recipient that has any."""
+        which = NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.told_at.is_not(None)
+        found = defaultdict[tuple[FeedName, str], set[str]](set)
         with reading(self._engine) as connection:
-            rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause))
-            return tuple(Notice(*row) for row in rows)
-
-    def unfinished(self) -> frozenset[FeedName]:
-        """Return the feeds with unsent notifications."""
-        which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, _IS_DUE).distinct()
-        with reading(self._engine) as connection:
-            return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
-
-    def note(self, feed: FeedName, recipient: str, wanted: Mapping[str, str]) -> None:
-        """Record the current causes for a recipient, each with its text.
-
-        A sent notification whose cause is missing is over; an unsent one is deleted. A cause that returns before its end was
-        sent continues.
-        """
-        ours = self._ours(feed, recipient)
-        with writing(self._engine) as connection:
-            # Rows are locked in the order of their causes, as everywhere: the updates below take several at once.
-            connection.execute(select(NOTICE_SENT.c.cause).where(*ours).order_by(NOTICE_SENT.c.cause).with_for_update())
-            for cause in sorted(wanted):
-                key = {"destination": self._destination, "feed": feed, "recipient": recipient, "cause": cause}
-                new = {"words": wanted[cause], "noted_at": self._now(), "is_over": False}
-                connection.execute(insert_if_new(connection, NOTICE_SENT), {**key, **new})
-                is_unsent = (*ours, NOTICE_SENT.c.cause == cause, NOTICE_SENT.c.told_at.is_(None))
-                connection.execute(update(NOTICE_SENT).where(*is_unsent).values(words=wanted[cause]))
-            is_gone = NOTICE_SENT.c.cause.not_in(sorted(wanted))
-            connection.execute(delete(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_(None), self._is_free()))
-            is_ending = (*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None), ~NOTICE_SENT.c.is_over)
-            connection.execute(update(NOTICE_SENT).where(*is_ending).values(is_over=True, noted_at=self._now()))
-            connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
-
-    def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
-        """Return the unsent notifications for a recipient about a feed, claimed so that no other process sends them meanwhile."""
-        which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
-        with writing(self._engine) as connection:
-            due = connection.execute(_NOTICES.where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
-            until = self._now() + timedelta(seconds=CLAIM_S)
-            connection.execute(update(NOTICE_SENT).where(*which).values(claimed_until=until))
-        return tuple(Notice(*row) for row in due)
-
-    def settle(self, sent: Collection[Notice]) -> None:
-        """Record that these were sent; one whose end was sent is deleted, unless its cause has returned since."""
-        with writing(self._engine) as connection:
-            for notice in sent:
-                if notice.told_at is None:
-                    sent_now = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
-                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**sent_now))
-                else:
-                    connection.execute(delete(NOTICE_SENT).where(*self._this(notice), NOTICE_SENT.c.is_over))
-                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
-
-    def release(self, claimed: Collection[Notice]) -> None:
-        """Release claimed notifications that could not be sent."""
-        with writing(self._engine) as connection:
-            for notice in claimed:
-                connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(claimed_until=None))
+            rows = connection.execute(select(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause).where(*which))
+            for feed, recipient, cause in rows:
+                found[FeedName(feed), recipient].add(cause)
+        return {key: frozenset(causes) for key, causes in found.items()}
 
     def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
-        """Delete the notifications to recipients that a feed no longer has."""
-        others = (*self._of_feed(feed), NOTICE_SENT.c.recipient.not_in(sorted(recipients)))
+        """Delete what is recorded of recipients that a feed no longer has."""
+        is_feed = NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed
+        with writing(self._engine) as connection:
+            connection.execute(delete(NOTICE_SENT).where(*is_feed, NOTICE_SENT.c.recipient.not_in(sorted(recipients))))
+
+    def replace(self, feed: FeedName, recipient: str, causes: Collection[str]) -> None:
+        """Record that a recipient was notified of these causes of a feed, and of no others."""
+        key = {"destination": self._destination, "feed": feed, "recipient": recipient}
+        others = *(NOTICE_SENT.c[name] == value for name, value in key.items()), NOTICE_SENT.c.cause.not_in(sorted(causes))
+        new = {"words": "", "noted_at": self._now(), "told_at": self._now(), "is_over": False}
         with writing(self._engine) as connection:
             connection.execute(delete(NOTICE_SENT).where(*others))
-
-    def _of_feed(self, feed: FeedName) -> tuple[ColumnElement[bool], ...]:
-        return NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed
-
-    def _ours(self, feed: FeedName, recipient: str) -> tuple[ColumnElement[bool], ...]:
-        return (*self._of_feed(feed), NOTICE_SENT.c.recipient == recipient)
-
-    def _this(self, notice: Notice) -> tuple[ColumnElement[bool], ...]:
-        return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
-
-    def _is_free(self) -> ColumnElement[bool]:
-        """Return the SQL condition that a notification is not claimed, or its claim has expired or lies too far in the future
-        after a clock was set back.
-        """
-        now, until = self._now(), NOTICE_SENT.c.claimed_until
-        return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
+            for cause in sorted(causes):
+                put(connection, NOTICE_SENT, {**key, "cause": cause}, new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Deletes history older than some days: problems, accounts of runs, answers, ended backfills, notifications.
+"""Deletes history older than some days: problems, accounts of runs, answers, ended backfills.
 
 Ledger entries, and anything else that keeps a row from being sent twice, are never deleted.
 """
@@ -17,7 +17,7 @@ from state.backfills import BackfillState
 from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
 from state.ledger.accounts import READS_COMPARED
-from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE, SHARD_RUN
+from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, PROBLEM, RUN, SCOPE, SHARD_RUN
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
@@ -29,8 +29,7 @@ _Clause = ColumnElement[bool]
 @dataclass(frozen=True, slots=True)
 class Pruned:
     """How many records were deleted, or would be. `problems`: rejected, held or warned rows with their raw cells; `runs`:
-    accounts of runs; `answers`: those of delivered rows; `backfills`: done or cancelled ones with their slices; `notices`:
-    unsent ends of causes.
+    accounts of runs; `answers`: those of delivered rows; `backfills`: done or cancelled ones with their slices.
 
     `standing_problems`, `telling_runs` and `open_backfills` are as old but kept: those on a feed's current list; those that the
     next run, its brakes or a person may need; and those with unfinished slices.
@@ -40,7 +39,6 @@ class Pruned:
     runs: int = 0
     answers: int = 0
     backfills: int = 0
-    notices: int = 0
     standing_problems: int = 0
     telling_runs: int = 0
     open_backfills: int = 0
@@ -58,7 +56,6 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
         for name, table, _, which in _HISTORY:
             old[name] += sum(_count(connection, table, which(connection, scope_id, before)) for scope_id in scopes)
         old["backfills"] = _count(connection, BACKFILL, and_(BACKFILL.c.updated_at < before, _IS_ENDED))
-        old["notices"] = _count(connection, NOTICE_SENT, _old_notices(before))
         kept = {
             "standing_problems": _count(connection, PROBLEM, PROBLEM.c.seen_at < before) - old["problems"],
             "telling_runs": _count(connection, RUN, RUN.c.started_at < before) - old["runs"],
@@ -102,8 +99,6 @@ def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator
             connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
             connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page)))
         yield "backfills", len(page)
-    with writing(engine) as connection:
-        yield "notices", connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
 
 
 def _old_problems(connection: Connection, scope_id: int, before: datetime) -> _Clause:
@@ -145,12 +140,6 @@ def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> 
         whole = latest.where(RUN.c.is_whole, RUN.c.stage_report.is_not(None)).limit(READS_COMPARED)
         queries += [latest.limit(1), whole.where(RUN.c.brakes == "[]"), whole]
     return sorted({run_id for query in queries for run_id in connection.execute(query).scalars()} - {""})
-
-
-def _old_notices(before: datetime) -> _Clause:
-    """Return the condition for old notifications whose cause is over and that are not being sent; open causes are still sent."""
-    is_free = or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until < before)
-    return and_(NOTICE_SENT.c.is_over, NOTICE_SENT.c.noted_at < before, is_free)
 
 
 _HISTORY = (

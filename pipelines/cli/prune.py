@@ -74,14 +74,13 @@ def prune(
 
 class PrunedCounts(TypedDict):
     """How many were deleted: raw cells of problem rows, accounts of runs, answers of delivered rows, backfills that are done or
-    cancelled, and unsent notices that a cause has ended.
+    cancelled.
     """
 
     problems: int
     runs: int
     answers: int
     backfills: int
-    notices: int
 
 
 class KeptCounts(TypedDict):
@@ -110,7 +109,6 @@ _WHAT = {
     "runs": ("accounts of runs", "the last ones, unfinished ones, and full reads that the brakes compare with"),
     "answers": ("answers of delivered rows", ""),
     "backfills": ("backfills that are done or cancelled", "open ones have slices left"),
-    "notices": ("unsent notices that a cause has ended", ""),
 }
 """What is deleted, and why some of it is kept though old."""
 _ROOM = {

@@ -219,7 +219,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             evaluation_fn=tick,
             minimum_interval_seconds=EVERY_S,
             default_status=dg.DefaultSensorStatus.RUNNING,
-            description="Notifies the owners of feeds that need attention, through EVENTSYNC_NOTIFY, once per cause.",
+            description="Notifies the owners of feeds that need attention, through EVENTSYNC_NOTIFY, once per change.",
         ),
     )
 
@@ -231,9 +231,9 @@ def _notify(
     ended: Sequence[dg.RunRecord],
     overdue: Collection[FeedName],
 ) -> tuple[FeedName, ...]:
-    """Notify of broken files, of feeds whose runs ended or are overdue, and of notifications still due; return these feeds."""
+    """Notify of broken files, and of feeds whose runs ended or are overdue; return these feeds."""
     feeds = list(folder.feeds)
-    wanted = {feed for one in ended for feed in feeds_of(one.dagster_run)} | notifier.unfinished() | set(overdue)
+    wanted = {feed for one in ended for feed in feeds_of(one.dagster_run)} | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
     crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}

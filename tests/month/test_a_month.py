@@ -78,11 +78,11 @@ def _assert_no_tick_is_lost_and_none_piles_up(done: Played, missed: set[datetime
 
 def _assert_each_cause_is_told_once_and_its_end_once(done: Played, standing: list[Cause]) -> None:
     """What was told is over, and was told to be, or still stands."""
-    sent = NoticesSent(done.engine, done.office.settings.destination, done.office.clock.now).all()
-    assert [(notice.cause, notice.is_due) for notice in sent] == [(cause.value, False) for cause in standing]
-    news = [line for _, message in done.office.told for line in message.body.splitlines() if line.startswith("- ")]
-    over = [line for line in news if line.startswith("- Ended, ")]
-    assert len(news) - len(over) == len(over) + len(standing)
+    sent = NoticesSent(done.engine, done.office.settings.destination, done.office.clock.now).causes()
+    assert set().union(*sent.values()) == set(standing)
+    lines = [line for _, message in done.office.told for line in message.body.splitlines()]
+    over = sum(line.count(";") + 1 for line in lines if line.startswith("Over: "))
+    assert sum(line.startswith("- ") for line in lines) == over + len(standing)
 
 
 def _assert_no_run_waits(done: Played, held_up: datetime) -> None:

@@ -103,12 +103,14 @@ def test_a_notification_names_the_option_that_cannot_be_used(told: Told) -> None
     assert "limit: Input should be greater than or equal to 1" in message.body
 
 
-def test_what_could_not_be_told_is_told_by_a_later_tick(told: Told) -> None:
+def test_what_could_not_be_told_is_told_after_the_next_run(told: Told) -> None:
     told.hook.status = 503
     told.failed()
     assert told.heard() == []
     told.hook.status = 200
-    assert FEED in told.tick()  # it is due, and its recipient is left alone for some minutes
+    assert "nothing is due" in told.tick()
+    told.failed()
+    assert told.heard() == [f"{FEED}: the run failed"]
 
 
 def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told: Told) -> None:

@@ -192,7 +192,7 @@ files => events.csv, feeds
 source ROWS
 run
 tables age
-prune --older-than 90d --dry-run => {is_dry: true, removed: {problems: 2, runs: 0, answers: 3, backfills: 0, notices: 0}}
+prune --older-than 90d --dry-run => {is_dry: true, removed: {problems: 2, runs: 0, answers: 3, backfills: 0}}
 prune --older-than 90d => 0 | VACUUM
 prune --older-than 90d => {removed: {problems: 0, answers: 0}}
 run => {runs: [{read: {new: 0, unchanged: 3}}]}

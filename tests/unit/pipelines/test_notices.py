@@ -1,4 +1,4 @@
-"""Owners are told from the books: each cause once, its end once; what a message says, whom it goes to, how often."""
+"""Owners are told from the books when the causes of a feed have changed; what a message says, and whom it goes to."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.control_characters import replaced
 from pipelines.notices import (
-    MOST_AN_HOUR,
     MOST_CHARS,
     MOST_FEEDS,
     Cause,
     Concern,
     FeedNews,
     Notifier,
-    SentMessages,
     harmless,
     message_of,
 )
@@ -39,7 +37,6 @@ from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.outcome import ExitCode, RunOutcome
 from pipelines.settings import read_channels, read_settings
 from state.ledger.ledger import Ledger
-from state.notes import Notice
 
 HERE = "https://events.example#default"
 OK = RunOutcome("done", ExitCode.DONE)
@@ -137,7 +134,7 @@ def test_one_cause_after_another_is_one_message(world: World) -> None:
     assert "What to do: come back at 12:15 UTC" in world.body
     world.run(BRAKED)
     assert world.told(world.feed()) == [("a", STOPPED)]
-    assert "- Ended, reported on 2026-03-01 08:01 UTC: the service answered 503" in world.body
+    assert "\nOver: paused\n" in f"{world.body}\n"
 
 
 def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
@@ -157,20 +154,8 @@ def test_who_cannot_be_reached_is_told_later_and_the_others_only_once(world: Wor
         assert sorted(world.told(feed)) == [("a", STOPPED), ("b", STOPPED)]
     problems = [(line["log_level"], line["recipient"], line["problem"]) for line in logs if "problem" in line]
     assert problems == [("warning", "ops", "connection refused")]
-    assert (world.notifier.unfinished(), world.told(feed)) == ({"agenda"}, [])
-    world.deaf, world.at = set(), world.at + timedelta(minutes=5)
-    assert (world.told(feed), world.notifier.unfinished()) == ([("b", STOPPED)], frozenset())
-
-
-def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_waited(world: World) -> None:
-    feeds = [world.feed(f"feed-{number}") for number in range(20)]
-    told = []
-    for feed in feeds:
-        world.run(AWAY, feed.feed)
-        told += world.told(feed)
-    assert len(told) == MOST_AN_HOUR
-    world.at += timedelta(hours=1)
-    assert world.told(*feeds) == [("a", f"{20 - MOST_AN_HOUR} feeds need attention")]
+    world.deaf = set()
+    assert (world.told(feed), world.told(feed)) == ([("b", STOPPED)], [])
 
 
 def test_a_run_under_way_was_not_lost(world: World) -> None:
@@ -192,7 +177,7 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world:
     assert (world.overdue(feed, "2026-03-02 06:01"), world.told(feed)) == (False, [])
     world.run(AWAY)
     assert world.told(feed) == [("a", "agenda: paused")]
-    assert "- Ended, reported on 2026-03-02 06:01 UTC: the last run started at" in world.body
+    assert "Over: no run has started" in world.body
 
 
 @pytest.mark.parametrize(
@@ -281,12 +266,10 @@ def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")
 REJECTED = Concern(Cause.REJECTED, "3 rows rejected", "look at them", 3)
 DRIFT = Concern(Cause.DRIFT, "17 rows changed", "publish them by hand", 17)
-TOLD = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 
 
 def _news(feed: str, *new: Concern, over: bool = False, standing: tuple[Concern, ...] = ()) -> FeedNews:
-    ended = Notice(FeedName(feed), "ops", "away", "the service does not answer", TOLD, TOLD, is_over=True)
-    return FeedNews(FeedName(feed), "agenda@example.org", new, (ended,) if over else (), standing)
+    return FeedNews(FeedName(feed), "agenda@example.org", new, (Cause.AWAY,) if over else (), standing)
 
 
 def test_one_feed_is_named_in_the_title_and_told_in_full() -> None:
@@ -380,17 +363,6 @@ def test_keys_in_addresses_are_masked_and_words_are_not(tmp_path: Path, address:
     assert mask.hide(plain) == plain
 
 
-def test_who_cannot_be_reached_is_left_alone_for_longer_and_longer_and_a_clock_that_went_wrong_does_not_count() -> None:
-    post, waits = SentMessages(), []
-    for _ in range(6):
-        post = post.after(TOLD, is_accepted=False)
-        waits.append(next(minute for minute in range(200) if post.may_go(TOLD + timedelta(minutes=minute))))
-    assert waits == [5, 10, 20, 40, 60, 60]
-    assert post.after(TOLD, is_accepted=True).may_go(TOLD)
-    assert SentMessages((TOLD + timedelta(days=365),) * MOST_AN_HOUR).may_go(TOLD)
-    assert SentMessages().after(TOLD + timedelta(days=1), is_accepted=False).may_go(TOLD)
-
-
 PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -410,7 +382,6 @@ def test_the_file_of_addresses_tells_whom_the_table_says(tmp_path: Path) -> None
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
-    assert f"At most {MOST_AN_HOUR} messages an hour" in PAGE
     assert f"Of more than {MOST_FEEDS} feeds" in PAGE
     assert "three minutes" in PAGE
     assert LOST_AFTER == 3

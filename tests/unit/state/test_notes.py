@@ -9,15 +9,13 @@ from threading import Barrier
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from sqlalchemy import Engine
 from unit.state.world import START, Clock
 
 from mappings.row_key import FeedName
 from state.backfills import Backfills, BackfillState, SliceEnd, SliceState
 from state.ledger.ledger import Ledger
-from state.notes import CLAIM_S, KnownAddress, MediaMemory, NoticesSent, ServiceNotes, SharedRate, add_notices
+from state.notes import KnownAddress, MediaMemory, NoticesSent, ServiceNotes, SharedRate, add_notices
 from state.queries import LedgerQueries
 from state.tables import UtcTime
 
@@ -127,86 +125,17 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def sent(engine: Engine, clock: Clock) -> NoticesSent:
-    return NoticesSent(engine, HERE, clock)
-
-
-def tell(sent: NoticesSent) -> list[tuple[str, bool]]:
-    """Send all that is due: which causes, and whether it was their end."""
-    claimed = sent.claim(FEED, OPS)
-    sent.settle(claimed)
-    return [(one.cause, one.is_over) for one in claimed]
-
-
-@pytest.mark.parametrize("passing", [{"seconds": CLAIM_S}, {"days": -1}], ids=["its time is over", "the clock was set back"])
-def test_a_claim_is_its_owners_alone_until(sent: NoticesSent, clock: Clock, passing: dict[str, float]) -> None:
-    sent.note(FEED, OPS, {"brake": "3 of 40 rows rejected"})
-    assert len(sent.claim(FEED, OPS)) == 1
-    assert sent.claim(FEED, OPS) == ()
-    sent.note(FEED, OPS, {"brake": "5 of 40 rows rejected"})
-    clock.turn(**passing)
-    assert [one.words for one in sent.claim(FEED, OPS)] == ["5 of 40 rows rejected"]
-
-
-def test_what_ends_or_comes_back_while_it_is_sent_is_sent_again(sent: NoticesSent) -> None:
-    sent.note(FEED, OPS, {"away": "the service does not answer"})
-    claimed = sent.claim(FEED, OPS)
-    sent.note(FEED, OPS, {})
-    sent.settle(claimed)
-    sent.note(FEED, OPS, {})
-    assert sent.unfinished() == {FEED}
-    ending = sent.claim(FEED, OPS)
-    assert [(one.cause, one.is_over) for one in ending] == [("away", True)]
-    sent.note(FEED, OPS, {"away": "the service does not answer again"})
-    sent.settle(ending)
-    assert tell(sent) == [("away", False)]
-
-
-def test_each_recipient_feed_and_destination_is_apart(engine: Engine, sent: NoticesSent, clock: Clock) -> None:
-    elsewhere = NoticesSent(engine, ELSEWHERE, clock)
-    for notices, feed, recipient in ((sent, FEED, OPS), (sent, FEED, "all"), (sent, "crm", OPS), (elsewhere, FEED, OPS)):
-        notices.note(FeedName(feed), recipient, {"brake": "words"})
-    assert tell(sent) == [("brake", False)]
-    assert [(one.feed, one.recipient) for one in sent.all() if one.is_due] == [("agenda", "all"), ("crm", "ops")]
-    assert elsewhere.unfinished() == {FEED}
-
-
-def test_of_several_who_send_at_once_one_does(engine: Engine, clock: Clock) -> None:
-    together = Barrier(4)
-
-    def one_of_four(_number: int) -> int:
-        sent, told = NoticesSent(engine, HERE, clock), 0
-        for number in range(6):
-            together.wait(30)
-            sent.note(FEED, OPS, {f"cause {each}": "words" for each in range(number + 1)})
-            told += len(tell(sent))
-        return told
-
-    assert sum(four_at_once(one_of_four)) == 6
-
-
-@pytest.mark.parametrize("state_url", ["sqlite"], indirect=True)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(days=st.lists(st.tuples(st.sets(st.sampled_from(["brake", "away", "rejected"])), st.booleans()), max_size=12))
-def test_however_causes_come_and_go_and_whichever_messages_get_through_they_add_up_to_what_there_is(
-    sent: NoticesSent, days: list[tuple[set[str], bool]]
-) -> None:
-    sent.forget_others(FEED, ())
-    believed = set[str]()
-    for causes, gets_through in [*days, (days[-1][0] if days else set(), True)]:
-        sent.note(FEED, OPS, dict.fromkeys(causes, "words"))
-        claimed = sent.claim(FEED, OPS)
-        if not gets_through:
-            sent.release(claimed)
-            continue
-        sent.settle(claimed)
-        new, over = ({one.cause for one in claimed if one.is_over is is_over} for is_over in (False, True))
-        assert not new & believed
-        assert over <= believed
-        believed = (believed | new) - over
-        assert believed == causes
-        assert {one.cause for one in sent.all()} == causes
+def test_what_a_recipient_was_told_of_a_feed_is_kept_apart_and_replaced(engine: Engine, clock: Clock) -> None:
+    sent, elsewhere = NoticesSent(engine, HERE, clock), NoticesSent(engine, ELSEWHERE, clock)
+    crm = FeedName("crm")
+    for notices, feed, recipient in ((sent, FEED, OPS), (sent, FEED, "all"), (sent, crm, OPS), (elsewhere, FEED, OPS)):
+        notices.replace(feed, recipient, ["brake", "away"])
+    for causes in (["away", "rejected"], []):
+        sent.replace(FEED, OPS, causes)
+        assert sent.causes().get((FEED, OPS), frozenset()) == set(causes)
+    sent.forget_others(FEED, [OPS])
+    assert sent.causes() == {(crm, OPS): {"brake", "away"}}
+    assert elsewhere.causes() == {(FEED, OPS): {"brake", "away"}}
 
 
 DAYS = [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")]

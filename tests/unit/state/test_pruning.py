@@ -10,12 +10,10 @@ from unit.state.story import picture, play, stories, told
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
-from mappings.row_key import FeedName
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.choices import Instruction, Option
-from state.notes import NoticesSent
 from state.prune import Pruned, prune
 from state.queries import LedgerQueries, RowFilter
 from state.verify import examine
@@ -103,24 +101,6 @@ def test_backfills_that_ended_long_ago_go_with_their_slices_and_open_ones_stay(w
     assert pruned(world) == Pruned(open_backfills=2)
     gone = (ours.end_slice("cancelled", 1, "me", done), ours.begin_slice("cancelled", 1, "me"), ours.cancel("cancelled"))
     assert gone == (False, False, 0), "a run that comes back to it has lost its slice"
-
-
-def test_only_notices_of_what_was_over_long_ago_go(world: World) -> None:
-    sent = NoticesSent(world.engine, DESTINATION, world.clock)
-    causes = dict.fromkeys(("over long ago", "over lately", "stands"), "words")
-    sent.note(FEED, "ops", causes)
-    sent.settle(sent.claim(FEED, "ops"))
-    sent.note(FeedName("crm"), "ops", {"never sent": "words"})
-    del causes["over long ago"]
-    world.clock.turn(days=10)
-    sent.note(FEED, "ops", causes)
-    sent.claim(FEED, "ops")
-    world.clock.turn(days=100)
-    del causes["over lately"]
-    sent.note(FEED, "ops", causes)
-    assert pruned(world) == Pruned(notices=1)
-    assert {one.cause: one.is_over for one in sent.all()} == {"never sent": False, "over lately": True, "stands": False}
-    assert pruned(world) == Pruned()
 
 
 def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) -> None:

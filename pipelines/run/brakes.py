@@ -10,7 +10,7 @@ from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
 from pipelines.run.options import BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
-from state.ledger.accounts import Alongside, StageReport, place_of
+from state.ledger.accounts import Alongside, BrakeInputs, StageReport, place_of
 from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 
@@ -63,7 +63,7 @@ def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName,
 _Result = tuple[BrakeName, bool, float, float, str]
 
 
-def _rejected(report: StageReport, limits: Brakes) -> _Result:
+def _rejected(report: BrakeInputs, limits: Brakes) -> _Result:
     """Trip if more rows are rejected than allowed; a row that gives several events counts once."""
     counted = report.rows if report.rows is not None else report.account
     rows, rejected = counted.wanted, counted.rejected
@@ -75,7 +75,7 @@ def _rejected(report: StageReport, limits: Brakes) -> _Result:
     return "rejected", tripped, share, allowed, sentence
 
 
-def _shrink(report: StageReport, limits: Brakes) -> _Result:
+def _shrink(report: BrakeInputs, limits: Brakes) -> _Result:
     """Trip if a full read lost more than the allowed share of rows, or everything; rows known only from partial reads do not
     count as earlier ones.
     """
@@ -90,7 +90,7 @@ def _shrink(report: StageReport, limits: Brakes) -> _Result:
     return "shrink", tripped, lost / before if before else 0.0, _allowed(limits.shrink), sentence
 
 
-def _left_out(report: StageReport, limits: Brakes) -> _Result:
+def _left_out(report: BrakeInputs, limits: Brakes) -> _Result:
     """Trip if rules newly leave out more than the allowed share of upcoming events, as after a partner renamed a word."""
     count, rows = sum(report.left_out.values()), report.to_come
     tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
@@ -125,7 +125,7 @@ def _new(report: StageReport, limits: Brakes) -> _Result:
     return "new", tripped, new / wanted if wanted else 0.0, _allowed(limits.new), sentence
 
 
-def _beside(report: StageReport, gone: int) -> str:
+def _beside(report: BrakeInputs, gone: int) -> str:
     """Return what happened to the known rows, as part of the sentence of the brake `new`."""
     known, met = report.known_before, report.met
     if not report.is_whole or not known:
@@ -144,7 +144,7 @@ def _copies(report: StageReport) -> _Result:
     return "copies", held >= HISTORY_THAT_COUNTS and share > 0.5, share, 0.5, sentence
 
 
-def _scope(report: StageReport) -> _Result:
+def _scope(report: BrakeInputs) -> _Result:
     """Trip if a feed that never delivered has rows that another feed or namespace delivers: it was renamed, or lost its
     namespace.
     """
@@ -162,14 +162,14 @@ def describe_alongside(found: Alongside) -> str:
     return f"{found.known} of {found.rows} rows are known to {where}, and would be delivered twice"
 
 
-def _keys(report: StageReport) -> _Result:
+def _keys(report: BrakeInputs) -> _Result:
     sentence = "the definition of the key is unchanged"
     if report.has_new_keys:
         sentence = "the mapping's `key`, or a value it uses, has changed: every row with a new key would be sent again"
     return "keys", report.has_new_keys, float(report.has_new_keys), 0.0, sentence
 
 
-def _changed(report: StageReport, limits: Brakes) -> _Result:
+def _changed(report: BrakeInputs, limits: Brakes) -> _Result:
     """Trip if more than the allowed share of upcoming events newly differ in the same field: a column was swapped, or a format
     has changed, so that the new rows are probably wrong too.
     """
@@ -180,7 +180,7 @@ def _changed(report: StageReport, limits: Brakes) -> _Result:
     return "changed", tripped, count / report.to_come if report.to_come else 0.0, _allowed(limits.changed), sentence
 
 
-def _step(name: BrakeName, report: StageReport, feed: str) -> str:
+def _step(name: BrakeName, report: BrakeInputs, feed: str) -> str:
     """Return what to do if a brake stops a feed, with what accepting it does in numbers."""
     account, resolve = report.account, f"`eventsync resolve {feed} --state held --same-as`"
     accept = f"`eventsync run {feed} --accept {name}`"

@@ -163,8 +163,46 @@ class Alongside:
     held: int
 
 
-@dataclass(frozen=True, slots=True)
-class StageReport:
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """What people see of the rows of a read: those left out by label, problems by value, the first rows of two kinds."""
+
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[ReasonCount, ...] = ()
+    rejections: tuple[RejectedRow, ...] = ()
+    held: tuple[HeldRow, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrakeInputs:
+    """The facts of a read by which the brakes decide."""
+
+    is_whole: bool
+    account: ReadAccount
+    rows: RowShares | None = None
+    restaged: int = 0
+    ignored: int = 0
+    waiting: int = 0
+    vanished: int = 0
+    is_marking: bool = True
+    past: int = 0
+    past_rows: int = 0
+    known_before: int = 0
+    met: int = 0
+    last_whole_read: int | None = None
+    replaced_before: int = 0
+    stood: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    changed: Mapping[str, int] = field(default_factory=dict)
+    to_come: int = 0
+    alike: int = 0
+    alike_before: int = 0
+    alongside: Alongside | None = None
+    has_new_keys: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageReport(BrakeInputs, Examples):
     """The result of one read of the source, for the brakes and for people.
 
     `is_whole`: the read covered all rows of the source. Of `account.new`, `restaged` are known rows with a changed payload
@@ -187,40 +225,14 @@ class StageReport:
     """
 
     run_id: str
-    is_whole: bool
-    account: ReadAccount
     warnings: int = 0
-    vanished: int = 0
-    is_marking: bool = True
     withdrawn: int = 0
-    restaged: int = 0
-    ignored: int = 0
-    waiting: int = 0
     standing: int = 0
     is_blind: bool = False
-    past: int = 0
-    past_rows: int = 0
-    known_before: int = 0
-    met: int = 0
     present: int = 0
-    replaced_before: int = 0
-    last_whole_read: int | None = None
-    rows: RowShares | None = None
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    reasons: tuple[ReasonCount, ...] = ()
-    rejections: tuple[RejectedRow, ...] = ()
-    held: tuple[HeldRow, ...] = ()
     brakes: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
-    stood: tuple[str, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    changed: Mapping[str, int] = field(default_factory=dict)
-    to_come: int = 0
-    alike: int = 0
-    alike_before: int = 0
-    alongside: Alongside | None = None
     key_definition: str = ""
-    has_new_keys: bool = False
 
 
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
@@ -254,10 +266,9 @@ load_answer = _loader(Answer)
 load_reasons = _loader(tuple[Reason, ...])
 _EXAMPLES = 20
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
-_ACCOUNT = tuple(each.name for each in fields(ReadAccount))
-_REPORTED = ("warnings", "vanished", "withdrawn", "restaged", "ignored", "waiting", "standing")
 
 
+@dataclass(slots=True)
 class Tally:
     """The running counts of one read, named as in `ReadAccount` and `StageReport`.
 
@@ -265,13 +276,37 @@ class Tally:
     same source would count differently; `unreleased`, rows of this read that no run released.
     """
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self._shares = [0.0, 0.0]
-        self._skipped: Counter[str] = Counter()
-        self._reasons: dict[tuple[ReasonCode, str, str, str], list[Any]] = {}
-        self._rejections: list[RejectedRow] = []
-        self._held: list[HeldRow] = []
+    read: int = 0
+    expanded: int = 0
+    filtered: int = 0
+    duplicate: int = 0
+    grouped: int = 0
+    rejected: int = 0
+    held: int = 0
+    unchanged: int = 0
+    drifted: int = 0
+    new: int = 0
+    gone: int = 0
+    still_refused: int = 0
+    warnings: int = 0
+    withdrawn: int = 0
+    restaged: int = 0
+    ignored: int = 0
+    waiting: int = 0
+    called_off: int = 0
+    restless: int = 0
+    unreleased: int = 0
+    _wanted: float = 0.0
+    _rejected: float = 0.0
+    _skipped: Counter[str] = field(default_factory=Counter)
+    _reasons: dict[tuple[ReasonCode, str, str, str], list[Any]] = field(default_factory=dict)
+    _rejections: list[RejectedRow] = field(default_factory=list)
+    _held: list[HeldRow] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> int:
+        """How many entries were staged for rows that the ledger did not know, by this read or by others never released."""
+        return self.new - self.restaged + self.waiting
 
     def begin(self, outcomes: Sequence[RowOutcome], unchanged: int) -> None:
         """Count the rows read, and the additional events of split rows.
@@ -279,21 +314,21 @@ class Tally:
         `unchanged`: rows known to be unchanged without mapping, one event each.
         """
         further = sum(outcome.part.is_further for outcome in outcomes)
-        self.counts["expanded"] += further
-        self.counts["read"] += len(outcomes) - further + unchanged
-        self.counts["unchanged"] += unchanged
+        self.expanded += further
+        self.read += len(outcomes) - further + unchanged
+        self.unchanged += unchanged
         wanted = sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed | Gone))
-        self._shares[0] += unchanged + wanted
+        self._wanted += unchanged + wanted
 
     def skip(self, because: str) -> None:
         """Count a row that is left out, by its label."""
-        self.counts["filtered"] += 1
+        self.filtered += 1
         self._skipped[because] += 1
 
     def reject(self, rejection: Rejection) -> None:
         """Count a rejected row and each of its reasons."""
-        self.counts["rejected"] += 1
-        self._shares[1] += 1 / rejection.part.of
+        self.rejected += 1
+        self._rejected += 1 / rejection.part.of
         for reason in rejection.reasons:
             problem = (reason.code, reason.field, reason.column, reason.value or reason.found)
             if problem not in self._reasons and len(self._reasons) >= _DISTINCT_VALUES:
@@ -304,38 +339,44 @@ class Tally:
 
     def differ(self, *, is_settled: bool) -> None:
         """Count a row that differs from what was delivered; as unchanged if a person settled exactly this difference."""
-        self.counts["unchanged" if is_settled else "drifted"] += 1
+        if is_settled:
+            self.unchanged += 1
+        else:
+            self.drifted += 1
 
     def hold(self, place: str, row_key: RowKey, candidate: Candidate | None) -> None:
         """Count a row that resembles a known event."""
-        self.counts["held"] += 1
+        self.held += 1
         if len(self._held) < _EXAMPLES:
             like = candidate or Candidate(0, RowKey(""))
             self._held.append(HeldRow(place, row_key, like.row_key, like.feed, like.namespace))
 
     def free(self, row_key: RowKey) -> None:
         """Count a held row as new, because no known event resembles it any more."""
-        self.counts["held"] -= 1
-        self.counts["new"] += 1
+        self.held -= 1
+        self.new += 1
         self._held = [row for row in self._held if row.row_key != row_key]
 
     def account(self) -> ReadAccount:
         """Return the account of the read."""
-        return ReadAccount(**{name: self.counts[name] for name in _ACCOUNT})
+        return ReadAccount(**{each.name: getattr(self, each.name) for each in fields(ReadAccount)})
 
     def report(self, run_id: str, **more: Any) -> StageReport:
         """Return the report of the read; `more`: the fields that are not counted here."""
-        counts: dict[str, Any] = {name: self.counts[name] for name in _REPORTED}
         reasons = sorted(self._reasons.items(), key=lambda each: -each[1][1])
         return StageReport(
             run_id=run_id,
             account=self.account(),
-            rows=RowShares(*self._shares) if self.counts["expanded"] else None,
+            rows=RowShares(self._wanted, self._rejected) if self.expanded else None,
+            warnings=self.warnings,
+            withdrawn=self.withdrawn,
+            restaged=self.restaged,
+            ignored=self.ignored,
+            waiting=self.waiting,
             skipped=dict(self._skipped),
             reasons=tuple(ReasonCount(*problem, hint, count) for problem, (hint, count) in reasons),
             rejections=tuple(self._rejections),
             held=tuple(self._held),
-            **counts,
             **more,
         )
 

@@ -107,7 +107,7 @@ class _Closing:
 
     def _report(self) -> StageReport:
         """Settle all open questions of the read, and return its report without brakes."""
-        connection, run, read, marks, counts = self._connection, self._run, self._read, self._marks, self._tally.counts
+        connection, run, read, marks, tally = self._connection, self._run, self._read, self._marks, self._tally
         policy, scope = read.policy, read.scope
         self._mark_rows_of_stems()
         unread, withdrawn_present = self._withdraw()
@@ -119,20 +119,20 @@ class _Closing:
         if policy.on_vanish == "report":
             self._sort_out(self._find_absent(before - withdrawn_present))
         alike = self._match_missing()
-        counts["vanished"] = marks.count(Mark.VANISHED)
-        counts["standing"] = read.listed.standing
-        account = self._tally.account()
+        account = tally.account()
         account.check()
-        report = self._tally.report(
+        report = tally.report(
             run.run_id,
             is_whole=read.is_whole,
+            vanished=marks.count(Mark.VANISHED),
+            standing=read.listed.standing,
             known_before=read.known_before,
             last_whole_read=scope.last_whole_read,
             is_marking=policy.on_vanish == "report",
             past=len(self._past),
             past_rows=len(self._past) if policy.row_parts is None else 0,
-            met=before - counts["unreleased"],
-            present=before - withdrawn_present + account.new - counts["restaged"],
+            met=before - tally.unreleased,
+            present=before - withdrawn_present + account.new - tally.restaged,
             alike=alike,
             alongside=alongside,
             stood=brakes_of(scope.gate_reason),
@@ -149,11 +149,11 @@ class _Closing:
         A cancelled row is left out until its event is delivered after all. If two rows claim a key, both are new in every read,
         with their warnings; whether they count as copies depends on what was staged after them.
         """
-        counts, is_conflicting = self._tally.counts, any(self._marks.find(Mark.CONFLICTING))
-        if counts["restless"] or (is_conflicting and counts["warnings"]):
+        tally, is_conflicting = self._tally, any(self._marks.find(Mark.CONFLICTING))
+        if tally.restless or (is_conflicting and tally.warnings):
             return False
         is_owed = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
-        may_change = bool(counts["called_off"]) or is_conflicting
+        may_change = bool(tally.called_off) or is_conflicting
         return not (may_change and count_entries(self._connection, ENTRY.c.scope_id == self._run.scope_id, is_owed))
 
     def _mark_rows_of_stems(self) -> None:
@@ -175,7 +175,7 @@ class _Closing:
         Return how many entries were not read, and how many known ones that the source has were removed from the ledger.
         """
         unread = known = 0
-        marks, counts, now = self._marks, self._tally.counts, self._run.now()
+        marks, tally, now = self._marks, self._tally, self._run.now()
         deleted = array("q", (entry_id for entry_id in marks.find(Mark.CONFLICTING) if entry_id > marks.boundary))
         refused = list[int]()
         for row in self._entries(_ROWS, EntryState.PENDING):
@@ -184,9 +184,9 @@ class _Closing:
             is_present, is_unasked = marks.has(row.id, Mark.PRESENT), not marks.has(row.id, Mark.MAPPED)
             is_unreleased = row.id > self._read.scope.released_id
             is_conflicting = marks.has(row.id, Mark.CONFLICTING)
-            counts["unreleased"] += is_unreleased and is_present
+            tally.unreleased += is_unreleased and is_present
             if is_conflicting or (is_unasked and (self._read.is_whole or is_present or marks.is_deleted(row.id))):
-                counts["withdrawn"] += not is_conflicting
+                tally.withdrawn += not is_conflicting
                 if row.revision or row.refused_request_id:
                     refused.append(row.id)
                 else:
@@ -194,7 +194,7 @@ class _Closing:
                     known += is_present
             else:
                 unread += is_unasked
-                counts["waiting"] += not is_unasked and is_unreleased
+                tally.waiting += not is_unasked and is_unreleased
         self._delete(deleted)
         for page in in_pages(refused):
             columns = {"state": EntryState.REFUSED.value, "fingerprint": "", "updated_at": now}
@@ -355,8 +355,7 @@ class _Closing:
         An entry of which a held row is a duplicate is no candidate for another row, nor is one that a person has ignored, or an
         event of a row that has others now.
         """
-        connection, marks, counts, policy = self._connection, self._marks, self._tally.counts, self._read.policy
-        new = counts["new"] - counts["restaged"] + counts["waiting"]
+        connection, marks, new, policy = self._connection, self._marks, self._tally.unknown, self._read.policy
         if not new:
             return 0
         of_feed, now = ENTRY.c.scope_id == self._run.scope_id, self._now()
@@ -424,7 +423,7 @@ class _Closing:
 
     def _hold(self, found: Mapping[int, tuple[RowKey, str, Candidate]]) -> None:
         """Hold staged rows, by entry, with key, place and candidate."""
-        counts, marks = self._tally.counts, self._marks
+        tally, marks = self._tally, self._marks
         if not found:
             return
         likes = [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in found.items()]
@@ -432,10 +431,11 @@ class _Closing:
         for entry_id, (row_key, place, candidate) in found.items():
             is_waiting = entry_id <= marks.boundary and entry_id not in self._freed  # staged by an earlier read
             is_restaged = is_waiting and marks.has(entry_id, Mark.STAGED)
-            counts["unchanged" if is_waiting and not is_restaged else "new"] -= 1
-            counts["waiting"] -= is_waiting
-            counts["restaged"] -= is_restaged
-            self._tally.hold(place, row_key, candidate)
+            tally.unchanged -= is_waiting and not is_restaged
+            tally.new -= is_restaged or not is_waiting
+            tally.waiting -= is_waiting
+            tally.restaged -= is_restaged
+            tally.hold(place, row_key, candidate)
         rows = (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values())
         write_problems(self._connection, self._run, rows)
 

@@ -33,7 +33,7 @@ from enum import StrEnum, auto
 
 from sqlalchemy import Connection
 
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, shown_place
+from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, shown_place
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import EntryState, ProblemKind
@@ -238,10 +238,12 @@ class _Comparison:
                     self._take_cancelled(outcome)
                 case Skipped():
                     self._leave_out(outcome)
+                case Absorbed(into=Absorption.GROUPED):
+                    self._tally.grouped += 1
                 case Absorbed():
-                    self._tally.counts[outcome.into] += 1
+                    self._tally.duplicate += 1
                 case Gone():
-                    self._tally.counts["gone"] += 1
+                    self._tally.gone += 1
                     if known := self._entry_of(outcome.row_key):
                         self._marks.mark(known.entry_id, Mark.DELETED)
         self._batch.write(connection)
@@ -257,9 +259,9 @@ class _Comparison:
         self._mark_present(row.row_key)
         known = self._entry_of(row.row_key)
         if known is not None and self._marks.has(known.entry_id, Mark.MAPPED):
-            self._tally.counts["restless"] += 1  # another row of this read has the event
+            self._tally.restless += 1  # another row of this read has the event
         if known is None or known.may_be_pinned_anew:
-            self._tally.counts["called_off"] += 1
+            self._tally.called_off += 1
             self._tally.skip(row.because)
         elif known.is_removed:
             self._tally.differ(is_settled=True)
@@ -288,8 +290,7 @@ class _Comparison:
             self._mark_present(row.row_key)
             self._tally.skip(row.outside)
             return
-        if row.warnings:
-            self._tally.counts["warnings"] += len(row.warnings)
+        self._tally.warnings += len(row.warnings)
         if known is None:
             self._take_new(drafted(row) if self._policy.drafts_only else row)
             return
@@ -298,7 +299,7 @@ class _Comparison:
         if known.is_vanished:
             self._batch.unmark_vanished(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
-            self._tally.counts["restless"] += 1  # another row of this read may have called the event off
+            self._tally.restless += 1  # another row of this read may have called the event off
         if self._marks.has(known.entry_id, Mark.MAPPED):
             self._take_second_claim(known, row)
         else:
@@ -315,7 +316,7 @@ class _Comparison:
             return
         self._candidates[row.duplicate_digest] = Candidate(0, row.row_key)
         self._read.duplicates.create(row.duplicate_digest, row.row_key)
-        self._tally.counts["new"] += 1
+        self._tally.new += 1
         self._read.digests.add_created(_digest_of(row))
         self._list_warnings(row)
 
@@ -328,21 +329,19 @@ class _Comparison:
         plan = plan_known(known, row, on_change)
         self._marks.mark(entry_id, Mark.PRESENT | Mark.MAPPED)
         match plan:
-            case Plan.UNCHANGED | Plan.STILL_REFUSED:
-                self._tally.counts[plan] += 1
-                if plan is Plan.UNCHANGED:
-                    self._read.digests.add(_digest_of(row), entry_id)
-                has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
-                if has_changed:
-                    self._list_warnings_anew(row)
-                # Update the place, by which people find the row; delivered rows may move.
-                if has_changed or (known.origin != row.location.place and known.state != EntryState.DELIVERED):
-                    self._batch.refresh(entry_id, row)
+            case Plan.UNCHANGED:
+                self._tally.unchanged += 1
+                self._read.digests.add(_digest_of(row), entry_id)
+                self._refresh(known, row)
+            case Plan.STILL_REFUSED:
+                self._tally.still_refused += 1
+                self._refresh(known, row)
             case Plan.HOLD:
                 if (known.state, known.fingerprint, known.origin) != (EntryState.HELD, row.fingerprint, row.location.place):
                     self._batch.hold(entry_id, row)
                 if known.is_set_aside:
-                    self._tally.counts.update(("held", "ignored"))
+                    self._tally.held += 1
+                    self._tally.ignored += 1
                 else:
                     self._hold(row, self._resembled.get(known.candidate_id or 0))
             case Plan.RECORDED:
@@ -357,8 +356,18 @@ class _Comparison:
             case Plan.PIN:
                 self._batch.pin(entry_id, row)
                 self._marks.mark(entry_id, Mark.STAGED)
-                self._tally.counts.update(("new", "restaged"))
+                self._tally.new += 1
+                self._tally.restaged += 1
                 self._list_warnings_anew(row)
+
+    def _refresh(self, known: Known, row: MappedRow) -> None:
+        """Record that the row asks for the baseline, if it did not before, and its place, by which people find it."""
+        has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
+        if has_changed:
+            self._list_warnings_anew(row)
+        # Delivered rows may move.
+        if has_changed or (known.origin != row.location.place and known.state != EntryState.DELIVERED):
+            self._batch.refresh(known.entry_id, row)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
         """Count a second row of an entry: as a duplicate if it has the same payload, else both rows are rejected.
@@ -367,15 +376,16 @@ class _Comparison:
         """
         is_conflicting = self._marks.has(known.entry_id, Mark.CONFLICTING)
         if row.fingerprint == (known.drift_fingerprint or known.shown) and not is_conflicting:
-            self._tally.counts["duplicate"] += 1
+            self._tally.duplicate += 1
             return
         self._reject(claimed_twice(row.row_key, row.location, f"the first one is at {shown_place(known.origin)}", row.cells))
         if known.state == EntryState.HELD:
             self._marks.mark(known.entry_id, Mark.CONFLICTING)
         elif known.is_never_sent and not is_conflicting:
             is_staged = self._marks.has(known.entry_id, Mark.STAGED)
-            self._tally.counts["new" if is_staged else "unchanged"] -= 1
-            self._tally.counts["restaged"] -= is_staged and known.entry_id <= self._marks.boundary
+            self._tally.new -= is_staged
+            self._tally.unchanged -= not is_staged
+            self._tally.restaged -= is_staged and known.entry_id <= self._marks.boundary
             self._marks.mark(known.entry_id, Mark.CONFLICTING)
             self._reject(claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.location}", {}))
 

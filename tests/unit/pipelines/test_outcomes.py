@@ -126,7 +126,7 @@ def _read(known: int = 0, before: int | None = None, named: dict[str, Any] | Non
     counts = {name: facts.pop(name) for name in COUNTS & facts.keys()}
     account = ReadAccount(**{"read": sum(counts.values()), **counts})
     met = account.unchanged + account.drifted + facts.get("restaged", 0)
-    report = StageReport("run", facts.pop("is_whole", True), account, known_before=known)
+    report = StageReport(run_id="run", is_whole=facts.pop("is_whole", True), account=account, known_before=known)
     return replace(report, **{"last_whole_read": before, "met": met, **facts, **(named or {})})
 
 

@@ -60,7 +60,7 @@ WAYS = {
 }
 """How a read differs from the usual one."""
 WARNED = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
-NOTHING = StageReport("", is_whole=True, account=ReadAccount())
+NOTHING = StageReport(run_id="", is_whole=True, account=ReadAccount())
 EXTRAS = ("vanished", "past", "withdrawn", "restaged", "waiting", "ignored")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from ledger_tables import damage_run
 from unit.state.books import BOOK, problems
 from unit.state.story import WARNED, play, stories
 from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
@@ -12,7 +15,7 @@ from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import ProblemKind, Waiting
-from state.ledger.accounts import PublishAccount, ReadKind, StagePolicy
+from state.ledger.accounts import HeldRow, PublishAccount, ReadAccount, ReadKind, StagePolicy, StageReport
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
@@ -121,6 +124,23 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
         assert waiting(world) == {Waiting.WARNING: 1}
     world.stage([row("a", "Another title")])
     assert waiting(world) == {Waiting.DRIFT: 1}
+
+
+def test_what_version_0_2_has_stored_of_a_run_is_read_without_what_is_gone(world: World) -> None:
+    world.stage([row("a")])
+    account = {"read": 3, "new": 1, "held": 1, "rejected": 1}
+    held = [{"origin": "agenda.csv:3", "row_key": "b", "twin_key": "a", "feed": "", "namespace": ""}]
+    report = {"run_id": "run-1", "is_whole": True, "account": account, "held": held, "vanished": 2, "redrafted": 1}
+    waited = {"held": {"count": 1, "first": ["b"]}, "earlier": {"count": 2, "first": ["a"]}}
+    damage_run(world.engine, "run-1", stage_report=json.dumps(report), standing=json.dumps(waited))
+    (run,) = books(world).runs()
+    assert run.standing == {Waiting.HELD: OpenRows(1, (RowKey("b"),))}
+    expected: dict[str, Any] = {
+        "account": ReadAccount(**account),
+        "held": (HeldRow("agenda.csv:3", RowKey("b"), RowKey("a")),),
+        "vanished": 2,
+    }
+    assert run.stage_report == StageReport(run_id="run-1", is_whole=True, **expected)
 
 
 def test_a_held_row_is_listed_until_a_person_ignores_it(world: World) -> None:

@@ -13,9 +13,8 @@ from sqlalchemy import Engine
 from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import FeedName, RowKey, fingerprint, row_digest
+from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
-from state.ledger.entries import duplicate_digest_of
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled, open_outbox
@@ -68,14 +67,16 @@ def row(
     warnings: tuple[Reason, ...] = (),
 ) -> MappedRow:
     """A row that maps to an event; rows of one title look like copies of each other, by default those of one key alone."""
-    body = body_of(title or f"Title of {key}", status=status)
+    usual = f"Title of {key}"
+    body = body_of(title or usual, status=status)
+    looks = (title or usual) if twin is None else f"Title of {twin}"
     return MappedRow(
         location=RowLocation(place or f"agenda.csv:{key}"),
         row_key=RowKey(key),
         body=body,
         fingerprint=fingerprint(body, cover.url if cover else ""),
         row_digest=row_digest(b"mapping", (title or key, status)),
-        duplicate_digest=duplicate_digest_of(body if twin is None else body_of(f"Title of {twin}")),
+        duplicate_digest=duplicate_digest(7, looks, "2030-05-01T20:00:00+02:00", f"lis {looks}"),
         channel_id=7,
         cells={"REF": key, "TITLE": title or ""},
         cover=cover,

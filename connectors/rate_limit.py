@@ -6,18 +6,17 @@ it, slowly at first. Requests are spaced evenly (GCRA, a token bucket without a 
 pause. If its length was a guess, a single request is sent then, and the others follow once it is answered.
 
 Workers share a route through a store that each of them reads in the background several times a second, and writes at once after
-a 429 (budget 7). While no limit is known, no request waits for the store. Once one is, each worker takes an equal share of the
-next slots whenever it has used up its own, so that the queue of slots is a round robin.
+a 429 (budget 7). Each worker takes its share of the rate: the rate divided by the number of workers that are there. No request
+waits for the store after the first look.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import ceil, inf
 from typing import Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -47,7 +46,7 @@ _PRESENT_FOR_S = 3.5  # A worker that has shown itself no later than this ago is
 @dataclass(frozen=True, slots=True)
 class Permit:
     """The permission to send a request now. `at`: its slot; `pauses`: how many pauses the route had, so that a 429 to an older
-    permit is known to say nothing new; `before`: requests since the last one.
+    permit is known to say nothing new; `before`: requests of this worker since the last one.
     """
 
     at: float = 0.0
@@ -61,9 +60,9 @@ class RateState:
     """All that is known of a route's limit. Times are seconds on one clock; in the stored text, relative to its writing.
 
     `limit`: the estimate (None until the first 429). `since`: when the rate started below it; `hold_s`: the time until it is
-    back at it. `slot_at`: the last request's slot. `resume_at`: the end of the last pause; `began`, `sent`: start and number of
-    requests since then; `met_began`, `met_sent`: those before it. `stated`: the rate stated by the service. `workers`: when
-    each worker was last active.
+    back at it. `resume_at`: the end of the last pause; `began`: the start of requests since then; `met_began`, `met_sent`: start
+    and number of those before it. `stated`: the rate stated by the service. `workers`: when each worker was last active.
+    Each worker has its own `slot_at`, the slot of its last request, and `sent`, the number since the last pause.
     """
 
     limit: float | None = None
@@ -84,10 +83,25 @@ class RateState:
         """Whether anything is known of a limit."""
         return self.limit is not None or self.stated is not None
 
+    @property
+    def present(self) -> int:
+        """How many workers share the rate."""
+        return max(len(self.workers), 1)
+
     def rate_at(self, at: float) -> float:
         """Return the rate in requests per second: W(t) = C (t - K)^3 + W_max, at most the stated rate."""
         grown = inf if self.limit is None else self.limit * (1.0 + _DEPTH * (max(at - self.since, 0.0) / self.hold_s - 1.0) ** 3)
         return max(min(grown, self.stated or inf), _LOWEST_RATE)
+
+    def interval_s(self, at: float) -> float:
+        """Return the time between two requests of one worker."""
+        return self.present / self.rate_at(at)
+
+    def in_turn(self, worker: str, since: float) -> RateState:
+        """Return the state with the worker's next slot in its turn since then: workers follow each other after a pause."""
+        interval_s, rank = self.interval_s(self.resume_at), sum(name < worker for name in self.workers)
+        first = self.resume_at + interval_s * rank / self.present
+        return replace(self, slot_at=first + interval_s * (max(ceil((since - first) / interval_s), 0) - 1))
 
     def slot(self, at: float) -> float:
         """Return when the next request may be sent: evenly spaced if a rate is known, never in a pause, with little catching
@@ -95,16 +109,16 @@ class RateState:
         """
         if not self.is_known:
             return max(at, self.resume_at)
-        early, late = max(at, self.slot_at), self.slot_at + 1.0 / self.rate_at(at)
+        early, late = max(at, self.slot_at), self.slot_at + self.interval_s(at)
         while late - early > _NEAR_S:  # the rate grows until then: at a low one the slot is far nearer than it seems at `at`
             middle = (early + late) / 2
-            is_enough = middle >= self.slot_at + 1.0 / self.rate_at(middle)
+            is_enough = middle >= self.slot_at + self.interval_s(middle)
             early, late = (early, middle) if is_enough else (middle, late)
         return max(late, at - _CATCH_UP_S, self.resume_at)
 
     def granted(self, slot: float) -> RateState:
         """Return the state after a request took `slot`. The rate does not grow over unused time."""
-        unused_s = slot - max(self.slot_at + 1.0 / self.rate_at(slot), self.resume_at) if self.is_known else 0.0
+        unused_s = slot - max(self.slot_at + self.interval_s(slot), self.resume_at) if self.is_known else 0.0
         return replace(self, slot_at=slot, sent=self.sent + 1, since=self.since + max(unused_s, 0.0))
 
     def limited(self, permit: Permit, answered_at: float, until: float, *, is_named: bool) -> RateState:
@@ -117,15 +131,21 @@ class RateState:
             if until <= self.resume_at:
                 return self
             return self.resting(until) if self.sent else self.paused(until)
-        is_too_short = not permit.before and self.met_sent > 0
-        began, sent = (self.met_began, self.met_sent) if is_too_short else (self.began, max(permit.before, 1))
+        # Of several workers' first requests only that of the pause's end says so: the others come after it.
+        is_first = not permit.before and (self.present == 1 or permit.at < self.began + _CATCH_UP_S)
+        is_too_short = is_first and self.met_sent > 0
+        began, sent = (
+            (self.met_began, self.met_sent)
+            if is_too_short
+            else (self.began, max(permit.before * self.present + self.present // 2, 1))
+        )
         if not is_named:
             until = min(until, began + _round_up(answered_at + 0.25 - began - _LATE_S) + _LATE_S)
         until = max(until, self.resume_at)
         as_window = sent / _round_up(until - began - _ROUNDED_UP_S)
         rate, hold_s = self.rate_at(permit.at), _FIRST_HOLD_S
         if self.limit is None:
-            limit = min(as_window * max(len(self.workers), 1), rate)
+            limit = min(as_window, rate)
         elif is_too_short:
             limit = max(min(as_window, self.limit), self.limit / 2)
         else:
@@ -144,14 +164,14 @@ class RateState:
 
     def paused(self, until: float) -> RateState:
         """Return the state with a pause until `until`, after which the rate starts below the estimate."""
-        slot_at = until - 1.0 / self.rate_at(self.since)
+        slot_at = until - self.interval_s(self.since)
         return replace(self, resume_at=until, since=until, began=until, sent=0, slot_at=slot_at)
 
     def stating(self, rate: float) -> RateState:
         """Return the state with a limit stated by the service, counting the requests sent before."""
         stated = max(rate, _LOWEST_RATE)
         sent_early = 0 if self.is_known else max(min(self.sent, _FIRST_UNPACED) - 1, 0)
-        return replace(self, stated=stated, slot_at=self.slot_at + sent_early / stated)
+        return replace(self, stated=stated, slot_at=self.slot_at + sent_early * self.present / stated)
 
     def resting(self, until: float) -> RateState:
         """Return the state with a rest until `until`, because the stated limit is used up; it is not a 429."""
@@ -205,12 +225,7 @@ _MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed m
 _SYNC_S = 0.1  # between two looks at the store: a pause is known to all in 250 ms (budget 7)
 _IDLE_S = 2.0  # A worker that has sent nothing for so long stops looking.
 _SHOWN_EVERY_S = 1.0  # How often a worker shows that it is there.
-_AHEAD_S, _AHEAD_FOR_EACH_S = 0.3, 0.03
-"""For how long all workers together take slots ahead, and at least for each: this bounds how often the store is written."""
-_LEAD_S = 0.05  # A worker asks for more slots so long before its last one.
-_STALE_SLOT_S = 0.25  # A slot not used for so long, since it was due and was received, is void.
 _WRITING_S = 0.25  # How long after it was computed a text may reach the store.
-_GROWTH = 1.25  # A worker that could not use its share takes as many as it used, and then more each time.
 _LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
 _STATED_SHARE = 0.98  # How much of a stated limit is used: the rest is for late timers, and requests that overtake others.
 _SAME_RATE = 0.01
@@ -271,6 +286,7 @@ class RateLimiter:
         self._max_pause_s = max_pause_s
         self._sharing = sharing
         self._store = sharing.open_store(route) if sharing else None
+        self._worker = sharing.worker if sharing else ""
         self._siblings: list[RateLimiter] = []
         self._began = self.clock()
         self._state = RateState(resume_at=self._began, slot_at=self._began, began=self._began)
@@ -281,9 +297,7 @@ class RateLimiter:
         self._unsaved: list[Transition] = []
         self._exchanging: asyncio.Task[None] | None = None
         self._is_due, self._is_exchanged = asyncio.Event(), asyncio.Event()
-        self._slots: deque[Permit] = deque()
-        self._used_slots, self._most_slots, self._taken_at = 0, inf, 0.0
-        self._wants_slots = self._is_leaving = False
+        self._is_leaving = False
         self._queue = asyncio.Lock()
         self._is_answered = asyncio.Event()
         self._is_answered.set()
@@ -388,36 +402,20 @@ class RateLimiter:
             self._change(lambda state: state.resting(until))
 
     async def _next_permit(self) -> Permit:
-        """Return the next slot; if a limit is shared, from those taken ahead."""
-        now = self._used_at = self.clock()
+        """Return the next slot of this worker; the first one waits until what the others know has been read."""
+        self._used_at = self.clock()
         if self._store is not None:
             self._start_exchanging()
             await self._is_exchanged.wait()
-        while self._store is not None and self._state.is_known:
-            while self._slots and max(self._slots[0].at, self._taken_at) < now - _STALE_SLOT_S:
-                self._slots.popleft()
-                self._most_slots = max(self._used_slots, 1)
-            if not self._slots or self._slots[-1].at < now + _LEAD_S:
-                self._wants_slots = True
-                self._is_due.set()
-            if self._slots:
-                return self._slots[0]
-            self._is_exchanged.clear()
             self._start_exchanging()
-            await self._is_exchanged.wait()
-            now = self._used_at = self.clock()
-        return Permit(self._state.slot(now), self._state.pauses, self._state.sent)
+        return Permit(self._state.slot(self.clock()), self._state.pauses, self._state.sent)
 
     def _granted(self, permit: Permit) -> Permit:
         self._began = self._began if self._requests else self.clock()
         self._requests += 1
         if self._pause.is_doubtful:
             self._is_answered.clear()
-        if self._slots and self._slots[0] is permit:
-            self._slots.popleft()
-            self._used_slots += 1
-        else:
-            self._state = self._state.granted(permit.at)
+        self._state = self._state.granted(permit.at)
         return permit
 
     def _change(self, transition: Transition) -> None:
@@ -458,50 +456,40 @@ class RateLimiter:
             self._is_exchanged.set()
 
     async def _exchange(self, *, is_leaving: bool) -> None:
-        """Load the changes of other workers, and store ours: transitions, slots taken ahead, and that this worker is active."""
+        """Load the changes of other workers, and store ours: transitions, and that this worker is active."""
         if self._store is None or self._sharing is None:
             return
-        unsaved, worker = list(self._unsaved), self._sharing.worker
-        most_slots = self._most_slots if self._wants_slots and not is_leaving else 0
+        unsaved = list(self._unsaved)
         own = self._own if unsaved else self._state
         is_first, is_to_show = self._synced_at is None, self.clock() - self._shown_at >= _SHOWN_EVERY_S
-        slots: list[Permit] = []
 
         def write(text: str, age_s: float) -> str | None:
             now = self.clock()
-            slots.clear()
             state = _merged(own, self._loaded(text, age_s, now))
             self._synced_at = now
             if is_first:
                 state = self._take_up(state, now)
             for transition in unsaved:
                 state = transition(state)
-            if not (unsaved or is_to_show or is_leaving or (most_slots and state.is_known)):
+            if not (unsaved or is_to_show or is_leaving):
                 return None
-            state = state.seen(worker, now, is_leaving)
-            if most_slots and state.is_known:
-                state = _take_slots(state, now, most_slots, slots)
-            self._stored, self._text = state, _STATE.dump_json(state.shifted(-now)).decode()
+            self._stored = state = state.seen(self._worker, now, is_leaving)
+            self._text = _STATE.dump_json(state.shifted(-now)).decode()
             return self._text
 
         try:
             await self._store.exchange(write)
         except SyncError as trouble:
             self._store = None
-            self._slots.clear()
             self._unsaved.clear()
             self._sharing.on_trouble(trouble)
             return
-        self._shown_at = self.clock() if unsaved or is_to_show or slots else self._shown_at
+        self._shown_at = self.clock() if unsaved or is_to_show else self._shown_at
         del self._unsaved[: len(unsaved)]
         self._own = state = _merged(self._own if self._unsaved else self._state, self._stored)
         for transition in self._unsaved:
             state = transition(state)
         self._adopt(state)
-        if slots and slots[0].pauses == state.pauses:
-            self._slots.extend(slots)
-            self._wants_slots, self._used_slots, self._taken_at = False, 0, self.clock()
-            self._most_slots = self._most_slots * _GROWTH + 1
 
     def _loaded(self, text: str, age_s: float, now: float) -> RateState:
         """Return the stored state converted to our clock.
@@ -525,27 +513,25 @@ class RateLimiter:
 
     def _adopt(self, state: RateState) -> None:
         """Use `state` from now on; a pause in it that is new to us begins, whichever worker received the 429."""
-        if state.pauses != self._state.pauses or state.is_known != self._state.is_known:
-            self._slots = deque(one for one in self._slots if one.pauses == state.pauses)
+        now, before = self.clock(), self._state
+        if state.is_known and state.present > 1:
+            last = max(now, before.slot_at + state.interval_s(state.resume_at) / 2)
+            is_new = state.pauses != before.pauses
+            state = state.in_turn(self._worker, last) if is_new else replace(state, slot_at=max(state.slot_at, before.slot_at))
         self._state = state
-        now = self.clock()
         cause = self._pause.begin(now, state.resume_at) if state.resume_at > now else None
         if cause is not None:
             self.close(cause)
 
 
 def _merged(own: RateState, stored: RateState) -> RateState:
-    """Return the stored state once it knows a limit or a newer pause; until then our own, with its workers and its pause."""
-    if stored.is_known or stored.pauses > own.pauses:
-        return stored
-    return replace(own, workers=stored.workers, resume_at=max(own.resume_at, stored.resume_at))
+    """Return the stored state once it knows a limit or a newer pause; until then our own, with its workers and its pause.
 
-
-def _take_slots(state: RateState, now: float, most: float, slots: list[Permit]) -> RateState:
-    """Take an equal share of the next slots, or as many as the worker can use; return the state after them."""
-    share = state.rate_at(now) * max(_AHEAD_S / len(state.workers), _AHEAD_FOR_EACH_S)
-    for _ in range(max(int(min(share, most)), 1)):
-        permit = Permit(state.slot(now), state.pauses, state.sent)
-        slots.append(permit)
-        state = state.granted(permit.at)
-    return state
+    Between two pauses a worker keeps its own slot and count, and its own growth of the rate.
+    """
+    if not stored.is_known and stored.pauses <= own.pauses:
+        return replace(own, workers=stored.workers, resume_at=max(own.resume_at, stored.resume_at))
+    is_same = stored.pauses == own.pauses and abs(stored.began - own.began) < _SAME_MOMENT_S
+    if is_same:
+        return replace(stored, since=own.since, slot_at=own.slot_at, sent=own.sent)
+    return replace(stored, sent=0)

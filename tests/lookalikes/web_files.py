@@ -123,26 +123,25 @@ def web_server() -> Iterator[Web]:
 
 
 def answering(
-    status: int, headers: dict[str, str] | None = None, body: bytes | Callable[[], bytes] = b"", *, ends: str = "length"
+    status: int, headers: dict[str, str] | None = None, body: bytes = b"", *, ends: str = "length"
 ) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what answers every request the same; `ends`: by a "length" that is told, by "chunks", or with the "connection"."""
 
     def answer(request: BaseHTTPRequestHandler) -> bool:
-        content = body if isinstance(body, bytes) else b"" if request.command == "HEAD" else body()
-        told = {"length": {"Content-Length": str(len(content))}, "chunks": {"Transfer-Encoding": "chunked"}}.get(ends, {})
+        told = {"length": {"Content-Length": str(len(body))}, "chunks": {"Transfer-Encoding": "chunked"}}.get(ends, {})
         request.send_response_only(status)
         for name, text in {**told, **(headers or {})}.items():
             request.send_header(name, text)
         request.end_headers()
         if request.command != "HEAD":
-            request.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content) if ends == "chunks" else content)
+            request.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if ends == "chunks" else body)
         request.close_connection = request.close_connection or ends == "connection"
         return True
 
     return answer
 
 
-def untold(body: bytes | Callable[[], bytes], headers: dict[str, str] | None = None) -> Callable[[BaseHTTPRequestHandler], bool]:
+def untold(body: bytes, headers: dict[str, str] | None = None) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what answers every request without saying how long the body is: its end is the end of the connection."""
     return answering(200, headers, body, ends="connection")
 

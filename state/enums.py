@@ -19,6 +19,55 @@ class EntryState(StrEnum):
     SUPERSEDED = "superseded"
 
 
+class Outcome(StrEnum):
+    """The last fact about the present key of an entry.
+
+    `owed`: no final answer; `created`: the event's id is known; `used`: the key is used, the id unknown; `denied`: no access;
+    `unclear`: given up for now; `removed`: by hand; `held`: nothing is pinned; `moved`: another row has the event; `idle`:
+    withdrawn after its key was refused.
+    """
+
+    OWED = "owed"
+    CREATED = "created"
+    USED = "used"
+    REFUSED = "refused"
+    DENIED = "denied"
+    UNCLEAR = "unclear"
+    CONFLICT = "conflict"
+    REMOVED = "removed"
+    HELD = "held"
+    MOVED = "moved"
+    IDLE = "idle"
+
+
+class Observed(StrEnum):
+    """What the source says that the entry does not show; `same`: nothing.
+
+    `edited`, `to_publish`, `returned`, `held`: another payload, which is stored. `counted`: another payload in a feed that
+    ignores changes. `vanished`: its row is gone, and its event is to come; `gone`: its event is over, or none was created.
+    """
+
+    SAME = "same"
+    EDITED = "edited"
+    TO_PUBLISH = "to_publish"
+    COUNTED = "counted"
+    CANCELLED = "cancelled"
+    RETURNED = "returned"
+    VANISHED = "vanished"
+    GONE = "gone"
+    HELD = "held"
+
+
+class Grant(StrEnum):
+    """What a person allows the next request of an entry, until it is used up.
+
+    `retry`: if it is refused or denied again, the next key. `resend`: the same, at the risk of the attempts before.
+    """
+
+    RETRY = "retry"
+    RESEND = "resend"
+
+
 class Decision(StrEnum):
     """A person's decision about a row, stored with its entry.
 

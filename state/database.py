@@ -157,6 +157,15 @@ def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
+def put_all(
+    connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]], **changes: Any
+) -> None:
+    """Insert rows, or replace those with the same key. `changes`: what an existing row gets in place of the new row's values."""
+    new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+    values = {name: new.excluded[name] for name in rows[0] if name not in key}
+    connection.execute(new.on_conflict_do_update(index_elements=list(key), set_={**values, **changes}), list(rows))
+
+
 def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
     """Insert a row, or replace the one with the same key; of several concurrent writers the last one wins."""
     connection.execute(insert_if_new(connection, table), {**key, **rest})

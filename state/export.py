@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from mappings.errors import ConfigError
 from state.database import in_pages, reading, writing
 from state.errors import StateUnavailableError
-from state.migrations.upgrade import HEAD, upgrade
+from state.migrations.upgrade import HEAD, allow_long_keys, upgrade
 from state.opening import check_revision, opened_database
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
@@ -48,7 +48,9 @@ _LONGEST_KEY = 2_000
 _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
-_NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
+_NOT_EXPORTED = {"alembic_version", "duplicate_mark"}
+_NEVER_REUSED = {ENTRY.name, "ledger_entry"}
+"""The table whose ids are never given again, and its name in version 0.2."""
 
 
 class CopyDiffersError(StateUnavailableError):
@@ -83,7 +85,8 @@ def rows_of(connection: Connection, table: Table) -> _Rows:
     blank = _BLANK.get(table.name, {})
     columns = [literal(blank[each.name], each.type).label(each.name) if each.name in blank else each for each in table.columns]
     query = select(*columns).order_by(*table.primary_key.columns)
-    yield from connection.execution_options(yield_per=_PAGE).execute(query)
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        yield from rows
 
 
 def line_of(row: Sequence[object]) -> bytes:
@@ -130,7 +133,7 @@ def fill(connection: Connection, contents: Iterable[TableContent], advance: Adva
             for row in page:
                 found.add(line_of(row))
             if table is ENTRY and any(len(row.row_key.encode()) > _LONGEST_KEY for row in page):
-                _allow_long_keys(connection)
+                allow_long_keys(connection)
             connection.execute(insert(table), [row._asdict() for row in page])
             advance(len(page))
         _set_highest_id(connection, table, highest_id)
@@ -163,47 +166,36 @@ def _refuse_unless_empty(connection: Connection) -> None:
         )
 
 
-def _allow_long_keys(connection: Connection) -> None:
-    """Change PostgreSQL's indexes to allow row keys that its B-trees cannot hold (2,704 bytes); only ledgers with such keys
-    need two indexes.
-    """
-    if connection.dialect.name == "postgresql":
-        for statement in (
-            "ALTER TABLE ledger_entry DROP CONSTRAINT IF EXISTS uq_ledger_entry_scope_id_row_key",
-            "CREATE UNIQUE INDEX IF NOT EXISTS uq_ledger_entry_scope_id_md5 ON ledger_entry (scope_id, md5(row_key))",
-            "CREATE INDEX IF NOT EXISTS ix_ledger_entry_row_key ON ledger_entry USING hash (row_key)",
-        ):
-            connection.execute(text(statement))
-
-
 def _highest_id(connection: Connection, table: Table) -> int:
     """Return the highest id ever given, including ids of deleted rows."""
-    if table.autoincrement_column is None:
+    ids = table.autoincrement_column
+    if ids is None:
         return 0
     if connection.dialect.name == "postgresql":
-        last, is_called = connection.execute(text(f"SELECT last_value, is_called FROM {_sequence(connection, table)}")).one()  # noqa: S608  # a name of ours
+        sequence = _sequence(connection, table.name, ids.name)
+        last, is_called = connection.execute(text(f"SELECT last_value, is_called FROM {sequence}")).one()  # noqa: S608  # a name of ours
         return int(last) if is_called else 0
-    given: int | None = None
-    if table.dialect_options["sqlite"]["autoincrement"]:
-        given = connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}).scalar()
-    return max(given or 0, connection.execute(select(func.max(table.c.id))).scalar() or 0)
+    given = connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}).scalar()
+    return max(given or 0, connection.execute(select(func.max(ids))).scalar() or 0)
 
 
 def _set_highest_id(connection: Connection, table: Table, highest: int) -> None:
     """Make the next id higher than all ids given in the original."""
-    if highest <= 0 or table.autoincrement_column is None:
+    ids = table.autoincrement_column
+    if highest <= 0 or ids is None:
         return
-    values = {"name": table.name, "highest": highest}
     if connection.dialect.name == "postgresql":
-        values["name"] = _sequence(connection, table)
+        values = {"name": _sequence(connection, table.name, ids.name), "highest": highest}
         connection.execute(text("SELECT setval(CAST(:name AS regclass), :highest)"), values)
-    elif table.dialect_options["sqlite"]["autoincrement"]:
+    elif table.name in _NEVER_REUSED:
+        values = {"name": table.name, "highest": highest}
         connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
         connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :highest)"), values)
 
 
-def _sequence(connection: Connection, table: Table) -> Any:
-    return connection.execute(text("SELECT pg_get_serial_sequence(:table, 'id')"), {"table": table.name}).scalar_one()
+def _sequence(connection: Connection, table: str, column: str) -> Any:
+    sequence = text("SELECT pg_get_serial_sequence(:table, :column)")
+    return connection.execute(sequence, {"table": table, "column": column}).scalar_one()
 
 
 def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> dict[str, int]:
@@ -316,8 +308,7 @@ def _read_table(connection: Connection, header: Mapping[str, Any], lines: Iterat
             advance(len(page))
     except IntegrityError as error:
         raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
-    if name in METADATA.tables:
-        _set_highest_id(connection, METADATA.tables[name], highest_id)
+    _set_highest_id(connection, table, highest_id)
     return found.rows
 
 

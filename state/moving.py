@@ -18,19 +18,22 @@ from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
 from state.ledger.accounts import READS_COMPARED
+from state.ledger.copies import DuplicateIndex
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
-from state.ledger.reads import DuplicateIndex
 from state.opening import opened_database
 from state.tables import (
+    ATTEMPT,
     BACKFILL,
+    BODY,
+    DECISION,
     ENTRY,
     LEASE,
     METADATA,
+    OBSERVATION,
     PROBLEM,
     ROW_DIGESTS,
     RUN,
     SCOPE,
-    SHARD_RUN,
     SIDE_BY_SIDE,
 )
 
@@ -41,6 +44,10 @@ _OF_NO_FEED = {"lease", "media", "media_address", "notice_sent", "route_pace", "
 holds.
 """
 _BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
+_ENTRIES = select(
+    *(column for column in ENTRY.c if column.name not in ("staged_run", "sent_run")), literal(0).label("staged_run")
+)
+"""Entries without the numbers of their runs, which the runs of a rehearsal may have."""
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 _PAGE = 1_000
 
@@ -99,7 +106,7 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
         if connection.execute(at_new).first() is not None:
             problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
             raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
-        for table in (ROW_DIGESTS, PROBLEM, SHARD_RUN, RUN, LEASE):
+        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):
             connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
         connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
         rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}
@@ -176,7 +183,11 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
         if scopes:
             target.execute(insert(SCOPE), scopes)
         for each in scopes:
-            _copy_rows(source, target, ENTRY, select(ENTRY).where(ENTRY.c.scope_id == each["id"]).order_by(ENTRY.c.id))
+            of_scope = ENTRY.c.scope_id == each["id"]
+            _copy_rows(source, target, ENTRY, _ENTRIES.where(of_scope).order_by(ENTRY.c.id))
+            for part in (BODY, ATTEMPT, OBSERVATION, DECISION):
+                rows = select(part).join(ENTRY, ENTRY.c.id == part.c.entry_id).where(of_scope)
+                _copy_rows(source, target, part, rows.order_by(*part.primary_key.columns))
         for other in others:
             DuplicateIndex(target, other["id"])
         if scope is not None:

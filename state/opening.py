@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
-from state.errors import Failure, StateUnavailableError
+from state.errors import Failure, StateDamagedError, StateUnavailableError
 from state.ledger.lease import held_by, is_free, server_now
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_folder
@@ -100,7 +100,7 @@ def _bring_to_head(engine: sa.Engine) -> None:
                 # A run that was suspended for longer than its lease must not go on with what it knew before.
                 connection.execute(sa.update(LEASE).values(token=LEASE.c.token + 1, holder=""))
     except StateUnavailableError as error:
-        if revision is None:
+        if revision is None or isinstance(error, StateDamagedError):
             raise
         raise StateUnavailableError(
             f"the state DB {shown_url(engine.url)} has the tables of an earlier version (schema {revision}, ours is {HEAD}),"

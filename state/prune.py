@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, e
 
 from state.backfills import BackfillState
 from state.database import reading, writing
-from state.enums import EntryState, ProblemKind
+from state.enums import Outcome, ProblemKind
 from state.ledger.accounts import READS_COMPARED
-from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, PROBLEM, RUN, SCOPE, SHARD_RUN
+from state.ledger.entries import IS_UNDECIDED
+from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
@@ -81,14 +82,10 @@ def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator
             while count:
                 with writing(engine) as connection:
                     # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
-                    leases = select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).order_by(LEASE.c.shard)
-                    connection.execute(leases.with_for_update()).all()
+                    connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
                     which = old(connection, scope_id, before)
                     oldest = select(key).where(which).order_by(key).limit(_PAGE)
-                    if table is RUN:
-                        of_runs = SHARD_RUN.c.run_id.in_(select(RUN.c.id).where(which, key.in_(oldest)))
-                        connection.execute(delete(SHARD_RUN).where(SHARD_RUN.c.scope_id == scope_id, of_runs))
-                    emptied = delete(table) if table in (PROBLEM, RUN) else update(table).values(answer=None)
+                    emptied = update(table).values(answer=None) if table is ENTRY else delete(table)
                     count = connection.execute(emptied.where(which, key.in_(oldest))).rowcount
                 yield name, count
     page: Sequence[str] = ("",)
@@ -119,8 +116,8 @@ def _old_runs(connection: Connection, scope_id: int, before: datetime) -> _Claus
 
 def _old_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
     """Return the condition for old answers of delivered rows without a decision; with one, the answer records it."""
-    is_delivered = and_(ENTRY.c.state == EntryState.DELIVERED.value, ENTRY.c.decision.is_(None))
-    return and_(ENTRY.c.scope_id == scope_id, is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.updated_at < before)
+    is_delivered = and_(ENTRY.c.scope_id == scope_id, ENTRY.c.outcome == Outcome.CREATED.value, IS_UNDECIDED)
+    return and_(is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.changed_at < before)
 
 
 def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> list[str]:
@@ -144,7 +141,7 @@ def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> 
 
 _HISTORY = (
     ("problems", PROBLEM, PROBLEM.c.id, _old_problems),
-    ("runs", RUN, RUN.c.id, _old_runs),
+    ("runs", RUN, RUN.c.number, _old_runs),
     ("answers", ENTRY, ENTRY.c.id, _old_answers),
 )
 """For each kind in `Pruned`: the table, the key for paging, and the condition for old records."""

@@ -6,22 +6,24 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from itertools import product
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, exists, func, null, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, case, exists, func, null, or_, select, true, tuple_
 
 from mappings.reasons import Reason
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from state import facts
 from state.backfills import count_slices_left
 from state.database import reading
-from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
+from state.enums import DriftKind, EntryState, Outcome, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.entries import IS_SET_ASIDE, count_entries, find_owners
+from state.ledger.entries import FACTS, TRIED, count_entries, find_owners, key_of
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
-from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
+from state.tables import ENTRY, LEASE, OBSERVATION, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class ProblemRecord:
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """A filter of entries: `states` (empty: any); `row_key`: the entry's key; `is_resent`: resent ones only; `name`: the
-    idempotency key of an entry, or the id of its event.
+    idempotency key of an entry, or the id of its event. An idempotency key cannot be inverted: those of all entries are derived.
 
     `waiting`: those that wait for a person for this reason; `is_ignored`: ignored ones, together with `waiting` those that
     would wait; `is_kept`: without those whose events were removed by hand.
@@ -131,6 +133,8 @@ class RowFilter:
 _Row = Row[*tuple[Any, ...]]
 _PAGE = 500
 _NEWER = PROBLEM.alias()
+_DETAILED = (Outcome.REFUSED.value, Outcome.REMOVED.value)
+"""Outcomes whose state depends on more."""
 _PLACES = select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
@@ -178,7 +182,7 @@ class LedgerQueries:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            page = standing.RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            page = standing.RECORDS.where(*_filtered(connection, which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(replace(standing.as_record(row), candidate=candidates.get(row.candidate_id)) for row in found)
@@ -187,14 +191,15 @@ class LedgerQueries:
         """Count a feed's entries."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            return count_entries(connection, *_filtered(which, scope_id, self._now()))
+            return count_entries(connection, *_filtered(connection, which, scope_id, self._now()))
 
     def every_row(self, book: FeedScope, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
-        after = 0
-        while page := self.rows(book, which, after=after):
+        page = self.rows(book, which)
+        yield from page
+        while len(page) == _PAGE:
+            page = self.rows(book, which, after=page[-1].entry_id)
             yield from page
-            after = page[-1].entry_id
 
     def problems(
         self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
@@ -210,7 +215,8 @@ class LedgerQueries:
             page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
             rows = connection.execute(page.order_by(PROBLEM.c.id).limit(limit)).all()
             is_named = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_({row.row_key for row in rows if row.row_key}))
-            entries = {row.row_key: row for row in connection.execute(select(ENTRY).where(*is_named))}
+            named = select(ENTRY, OBSERVATION.c.candidate_id).select_from(FACTS).where(*is_named)
+            entries = {row.row_key: row for row in connection.execute(named)}
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in entries.values() if row.candidate_id})
         return tuple(_problem(row, entries.get(row.row_key), candidates) for row in rows)
 
@@ -255,7 +261,8 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
         case ProblemKind.REJECTED:
             yield PROBLEM.c.listed_run == run_id
         case ProblemKind.HELD:
-            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, standing.waits(Waiting.HELD, scope_id, now))
+            held = select(ENTRY.c.id).select_from(FACTS).where(standing.waits(Waiting.HELD, scope_id, now))
+            yield held.where(ENTRY.c.row_key == PROBLEM.c.row_key).exists()
             yield ~exists().where(
                 _NEWER.c.scope_id == scope_id,
                 _NEWER.c.kind == kind.value,
@@ -292,31 +299,56 @@ def _candidates(connection: Connection, scope_id: int, entries: Iterable[int]) -
     return found
 
 
-def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+def _filtered(connection: Connection, which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of a filter on `FACTS`."""
+    has_index = which.row_key is not None or which.name is not None or (which.states and EntryState.DELIVERED not in which.states)
+    yield ENTRY.c.scope_id == scope_id if has_index else standing.by_id(scope_id)
     if which.states:
-        yield ENTRY.c.state.in_([state.value for state in which.states])
+        yield _has_state(which.states)
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    if which.name is not None:
-        yield (ENTRY.c.event_id if isinstance(which.name, int) else ENTRY.c.idempotency_key) == which.name
-    if which.waiting is None:
-        yield ENTRY.c.scope_id == scope_id
-    else:
+    if isinstance(which.name, int):
+        yield ENTRY.c.event_id == which.name
+    elif which.name is not None:
+        yield ENTRY.c.id == _entry_of(connection, scope_id, which.name)
+    if which.waiting is not None:
         yield standing.waits(which.waiting, scope_id, now, is_ignored=which.is_ignored)
-    raw = {(ENTRY.c.copies > 1): which.is_resent, IS_SET_ASIDE: which.is_ignored, ENTRY.c.removed_at.is_(None): which.is_kept}
-    yield from (predicate for predicate, is_asked in raw.items() if is_asked)
+    elif which.is_ignored:
+        yield standing.IS_SET_ASIDE
+    if which.is_resent:
+        yield standing.IS_RESENT
+    if which.is_kept:
+        yield ENTRY.c.outcome != Outcome.REMOVED.value
+
+
+def _has_state(states: Collection[EntryState]) -> ColumnElement[bool]:
+    """Return the condition on `FACTS` for entries in one of these states."""
+    each = [
+        f"{outcome} {tried} {has_id}"
+        for outcome, tried, has_id in product(Outcome, facts.Tried, (0, 1))
+        if facts.state_of(outcome, tried, has_event_id=bool(has_id)) in states
+    ]
+    outcomes = {one.split()[0] for one in each}
+    is_open = true() if Outcome.CREATED in outcomes else ENTRY.c.outcome != Outcome.CREATED.value
+    details = ENTRY.c.outcome + " " + TRIED + " " + case((ENTRY.c.event_id.is_(None), "0"), else_="1")
+    return and_(ENTRY.c.outcome.in_(sorted(outcomes)), is_open, details.in_(each))
+
+
+def _entry_of(connection: Connection, scope_id: int, key: IdempotencyKey) -> int:
+    """Return the id of the entry with an idempotency key, 0 without one. The keys of the feed's entries are derived in turn."""
+    entries = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.revision, SCOPE.c.namespace, SCOPE.c.feed)
+    entries = entries.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(ENTRY.c.scope_id == scope_id)
+    with connection.execute(entries, execution_options={"yield_per": _PAGE}) as found:
+        return next((row.id for row in found if key_of(row) == key), 0)
 
 
 def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedStatus:
-    of_feed = ENTRY.c.scope_id == scope.id
-    counts = select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)
-    states: dict[str, int] = dict(map(tuple, connection.execute(counts)))
     waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
     run, last_read = (_first_run(connection, which) for which in (last, last.where(RUN.c.read_account.is_not(None))))
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
-        counts={state: states.get(state.value, 0) for state in EntryState},
+        counts=_count_states(connection, scope.id),
         drifted=waiting.drift.count,
         to_publish=waiting.drifts.get(DriftKind.TO_PUBLISH, 0),
         vanished=waiting.vanished.count,
@@ -325,12 +357,30 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
         last_whole_read=scope.last_whole_read,
         last_run=run,
         waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
-        set_aside=count_entries(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
+        set_aside=count_entries(connection, standing.by_id(scope.id), standing.IS_SET_ASIDE),
         last_read=last_read,
         cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
         returned=waiting.drifts.get(DriftKind.RETURNED, 0),
     )
+
+
+def _count_states(connection: Connection, scope_id: int) -> dict[EntryState, int]:
+    """Count a feed's entries by state. Only those refused or removed are read; indexes have the number of the others."""
+    counts, of_feed = dict.fromkeys(EntryState, 0), ENTRY.c.scope_id == scope_id
+    is_open, has_id = ENTRY.c.outcome != Outcome.CREATED.value, ENTRY.c.event_id.is_not(None).label("has_id")
+    delivered = connection.execute(select(func.count()).select_from(ENTRY).where(of_feed)).scalar_one()
+    by_outcome = select(ENTRY.c.outcome, func.count()).where(of_feed, is_open).group_by(ENTRY.c.outcome)
+    for outcome, count in connection.execute(by_outcome):
+        delivered -= count
+        if outcome not in _DETAILED:
+            counts[facts.state_of(Outcome(outcome), facts.Tried.NO)] += count
+    each = select(ENTRY.c.outcome, TRIED.label("tried"), has_id).select_from(FACTS)
+    one = each.where(of_feed, is_open, ENTRY.c.outcome.in_(_DETAILED)).subquery()
+    for row in connection.execute(select(*one.c, func.count().label("rows")).group_by(*one.c)):
+        counts[facts.state_of(Outcome(row.outcome), facts.Tried(row.tried), has_event_id=bool(row.has_id))] += row.rows
+    counts[EntryState.DELIVERED] += delivered
+    return counts
 
 
 def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
@@ -344,13 +394,11 @@ def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None
 
 
 def _holder(connection: Connection, scope_id: int) -> LeaseHolder | None:
-    held = select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "").order_by(LEASE.c.shard)
-    row = connection.execute(held).first()
+    row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).first()
     if row is None:
         return None
     is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
-    host = row.host.partition(" ")[0]
-    return LeaseHolder(row.holder, host, row.pid, row.acquired_at, row.expires_at, is_gone)
+    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
 
 
 def _last_staged(connection: Connection, scope_id: int) -> str:
@@ -394,7 +442,7 @@ def _problem(row: _Row, entry: _Row | None, candidates: Mapping[int, OtherEntry]
         run_id=row.run_id,
         first_seen_at=row.first_seen_at,
         seen_at=row.seen_at,
-        event_id=entry.event_id if entry and entry.removed_at is None else None,
+        event_id=entry.event_id if entry and entry.outcome != Outcome.REMOVED else None,
         candidate=candidates.get(entry.candidate_id or 0) if entry and row.kind == ProblemKind.HELD else None,
     )
 

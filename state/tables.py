@@ -6,7 +6,9 @@ SQLModel declares them; statements on the hot path use SQLAlchemy Core on the sa
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import ClassVar
 
 import sqlalchemy as sa
@@ -14,7 +16,7 @@ from sqlalchemy.orm import declared_attr
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import Field, SQLModel
 
-from state.enums import EntryState, GateState, Phase
+from state.enums import Decision, GateState, Observed, Outcome, Phase
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -69,6 +71,9 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
+DECIDED = tuple(decision for decision in Decision if decision not in (Decision.RETRIED, Decision.RESENT))
+"""The decisions that are stored; `retried` and `resent` say that a person's grant is used up."""
+_HAS_BODY = " OR ".join(f"kind = '{kind}'" for kind in (Observed.EDITED, Observed.TO_PUBLISH, Observed.RETURNED, Observed.HELD))
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """A 64-bit id; SQLite generates ids only in a column of exactly the type INTEGER."""
 METADATA = sa.MetaData(
@@ -127,9 +132,15 @@ class SliceRow(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-def _partial_index(name: str, column: str, where: str) -> sa.Index:
-    """Return a partial index for the few entries that people search for; the others do not need one."""
-    return sa.Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+def _index_where(condition: str, name: str, *columns: str, unique: bool = False) -> sa.Index:
+    """Return an index of the rows under a condition only."""
+    where = sa.text(condition)
+    return sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def _is_one_of(column: str, values: Iterable[StrEnum]) -> sa.CheckConstraint:
+    """Return the constraint of a closed set. Of a list after IN, SQLite would make a table for every row that is written."""
+    return sa.CheckConstraint(" OR ".join(f"{column} = '{value}'" for value in values), name=column)
 
 
 class Scope(Row, table=True):
@@ -173,130 +184,163 @@ class SideBySide(Row, table=True):
     other_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
 
 
-class LedgerEntry(Row, table=True):
-    """The permanent entry of one row of one feed: what was or will be sent to the service, and its answer.
+class Entry(Row, table=True):
+    """One row of one feed, for ever, and the last answer under its present key.
 
-    `id` grows with age, and is never reused. `attempts`: the requests begun with the pinned body under the current key;
-    `unanswered_at`: the time of the first of them that may have reached the service without a definitive answer; `is_limited`:
-    all of these were answered 429. `copies`: the attempts that may have created an event, over all runs and keys, including one
-    in flight; a service that ignores idempotency keys may have that many events of the row. `refused_request_id`,
-    `denied_request_id`: the request ids of the last refusal and the last denial of access under the current key, "" if none.
-    `past_at`: when the row was gone from its source after its event; `vanished_at`: in all other cases. `ends_at`: when the
-    event of the baseline is over: its end, or its start if it has none. The **baseline** is what the service shows as far as we
-    know: `baseline_body` and `baseline_fingerprint` if a person confirmed it (`--applied`), else NULL for the pinned body.
-    `twin_digest`: the duplicate digest of the baseline, or of the pinned body before delivery. `ignored_fingerprint`: the
-    source's payload when a person last ignored the entry. `candidate_id`: for `held`, the entry that the row resembles; for
-    `superseded`, the entry that has its event now. `removed_at`: when a person reported the event as removed from the service.
-    `vanished_by`: the rule that leaves the row out, "" if it is gone from its source. `undo`: JSON of the columns before the
-    last decision.
-
-    The body of a `held` entry is the payload of the last read; it is pinned on release.
+    `id` grows with age, and is never reused. The idempotency key is a function of row key and `revision`, and not stored.
+    `fingerprint`, `twin_digest`, `channel_id` and `ends_at` (when the event is over: its end, or its start if it has none) are
+    those of the entry's body, or of what is held. `twin_digest`: the duplicate digest. `row_digest`: of the cells from which
+    that body was mapped, empty if the source says something else. `staged_run`, `sent_run`: numbers of runs.
     """
 
     __table_args__ = (
         sa.UniqueConstraint("scope_id", "row_key"),
-        sa.Index(None, "scope_id", "state", "id"),
-        _partial_index("decision", "decision", "decision IS NOT NULL"),
-        _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
-        _partial_index("copies", "copies", "copies > 1"),
-        _partial_index("past", "past_at", "past_at IS NOT NULL"),
-        _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
-        _partial_index("removed", "removed_at", "removed_at IS NOT NULL"),
-        # Of a list after IN, SQLite would make a table for every row that is written.
-        sa.CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
+        _index_where(f"outcome <> '{Outcome.CREATED}'", "ix_entry_open", "scope_id", "outcome", "id"),
+        _index_where("event_id IS NOT NULL", "uq_entry_event", "scope_id", "event_id", unique=True),
+        _is_one_of("outcome", Outcome),
+        sa.CheckConstraint(
+            "outcome = 'removed' OR (outcome = 'created') = (event_id IS NOT NULL)",
+            name="event",
+        ),
+        sa.CheckConstraint("revision >= 0", name="revision"),
         {"sqlite_autoincrement": True},
     )
 
     id: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
     row_key: str = Field(sa_type=PlainText)
-    state: str = Field(sa_type=PlainText)
-    idempotency_key: str = Field(sa_type=PlainText)
+    outcome: str = Field(sa_type=PlainText)
     revision: int = 0
-    body: bytes
-    cover_url: str | None = Field(default=None, sa_type=PlainText)
-    cover_on_error: str | None = Field(default=None, sa_type=PlainText)
+    event_id: int | None = Field(default=None, sa_type=BIG_ID)
     fingerprint: str = Field(sa_type=PlainText)
     row_digest: bytes
     twin_digest: bytes
     channel_id: int = Field(sa_type=BIG_ID)
-    event_id: int | None = Field(default=None, sa_type=BIG_ID)
-    attempts: int = 0
-    unanswered_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    answer: str | None = Field(default=None, sa_type=PlainText)
-    refused_request_id: str = Field(default="", sa_type=PlainText)
-    denied_request_id: str = Field(default="", sa_type=PlainText)
-    drift_body: bytes | None = None
-    drift_fingerprint: str | None = Field(default=None, sa_type=PlainText)
-    drift_kind: str | None = Field(default=None, sa_type=PlainText)
-    vanished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    past_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    origin: str = Field(sa_type=PlainText)
-    staged_run: str = Field(sa_type=PlainText)
-    sent_run: str = Field(default="", sa_type=PlainText)
-    created_at: datetime = Field(sa_type=UtcTime)
-    updated_at: datetime = Field(sa_type=UtcTime)
-    decision: str | None = Field(default=None, sa_type=PlainText)
-    decided_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    decided_by: str | None = Field(default=None, sa_type=PlainText)
     ends_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    baseline_body: bytes | None = None
-    baseline_fingerprint: str | None = Field(default=None, sa_type=PlainText)
-    ignored_fingerprint: str | None = Field(default=None, sa_type=PlainText)
-    candidate_id: int | None = Field(default=None, sa_type=BIG_ID)
-    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    vanished_by: str = Field(default="", sa_type=PlainText)
-    undo: str | None = Field(default=None, sa_type=PlainText)
-    copies: int = 0
+    origin: str = Field(sa_type=PlainText)
+    staged_run: int = Field(sa_type=BIG_ID)
+    sent_run: int | None = Field(default=None, sa_type=BIG_ID)
+    answer: str | None = Field(default=None, sa_type=PlainText)
+    changed_at: datetime = Field(sa_type=UtcTime)
+    created_at: datetime = Field(sa_type=UtcTime)
+
+
+class Body(Row, table=True):
+    """The bytes that go out under an entry's key, and then what the service shows as far as we know: the baseline.
+
+    `cover_url`: an image to upload before the first request. Every entry has one, except those held or moved. It has no foreign
+    key, which the database would check row by row (budget 4).
+    """
+
+    __table_args__ = (sa.CheckConstraint("(cover_url IS NULL) = (cover_on_error IS NULL)", name="cover"),)
+
+    entry_id: int = Field(sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=False))
+    body: bytes
+    cover_url: str | None = Field(default=None, sa_type=PlainText)
+    cover_on_error: str | None = Field(default=None, sa_type=PlainText)
+
+
+class Attempt(Row, table=True):
+    """The requests under one idempotency key that have no usable answer, or whose answer is stored under it.
+
+    `requests`: those that may have created the event, counted before they leave; `since`: the time of the first, from which the
+    service's memory of the key counts. `is_limited`: one was answered 429. `refused_id`, `denied_id`: the request ids of the
+    refusal and the denial stored under the key. `granted`: what a person allows the next request. `last_at`, `run`: of the last
+    claim. A receipt deletes it, unless several requests were made for the entry. It has no foreign key, as `body`.
+    """
+
+    __table_args__ = (
+        sa.CheckConstraint("requests >= 0", name="requests"),
+        sa.CheckConstraint("(requests > 0) = (since IS NOT NULL)", name="since"),
+        sa.CheckConstraint("granted IS NULL OR granted = 'retry' OR granted = 'resend'", name="granted"),
+    )
+
+    entry_id: int = Field(sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=False))
+    revision: int = Field(sa_column=sa.Column(sa.Integer, primary_key=True, autoincrement=False))
+    requests: int
+    since: datetime | None = Field(default=None, sa_type=UtcTime)
     is_limited: bool = False
+    refused_id: str | None = Field(default=None, sa_type=PlainText)
+    denied_id: str | None = Field(default=None, sa_type=PlainText)
+    granted: str | None = Field(default=None, sa_type=PlainText)
+    last_at: datetime = Field(sa_type=UtcTime)
+    run: int = Field(sa_type=BIG_ID)
+
+
+class Observation(Row, table=True):
+    """The latest thing that a source said of a row and that its entry does not show; without one the source asks for what is
+    shown.
+
+    `body`: another payload that it asks for. `candidate_id`: the entry that a held row resembles; `rule`: the mapping's rule that
+    leaves a vanished row out.
+    """
+
+    __table_args__ = (
+        sa.Index(None, "scope_id", "kind", "entry_id"),
+        _is_one_of("kind", [kind for kind in Observed if kind is not Observed.SAME]),
+        sa.CheckConstraint(f"({_HAS_BODY}) = (body IS NOT NULL)", name="body"),
+        sa.CheckConstraint("(body IS NOT NULL OR kind = 'counted') = (fingerprint IS NOT NULL)", name="fingerprint"),
+        sa.CheckConstraint("(cover_url IS NULL) = (cover_on_error IS NULL)", name="cover"),
+        sa.CheckConstraint("candidate_id IS NULL OR kind = 'held'", name="candidate"),
+        sa.CheckConstraint("rule IS NULL OR kind = 'vanished'", name="rule"),
+    )
+
+    entry_id: int = Field(
+        sa_column=sa.Column(BIG_ID, sa.ForeignKey("entry.id"), primary_key=True, autoincrement=False),
+    )
+    scope_id: int = Field(sa_type=BIG_ID)
+    kind: str = Field(sa_type=PlainText)
+    body: bytes | None = None
+    fingerprint: str | None = Field(default=None, sa_type=PlainText)
+    cover_url: str | None = Field(default=None, sa_type=PlainText)
+    cover_on_error: str | None = Field(default=None, sa_type=PlainText)
+    candidate_id: int | None = Field(default=None, sa_type=BIG_ID)
+    rule: str | None = Field(default=None, sa_type=PlainText)
+    seen_at: datetime = Field(sa_type=UtcTime)
+
+
+class DecisionRow(Row, table=True):
+    """A person's decision about an entry, and the entry before it; only the last one of an entry counts.
+
+    `wish`: what the source said then: a fingerprint, or `cancelled`, `vanished` or `held`. `body`, `fingerprint`: where the
+    decision replaced them; `answer`: the last answer, where the decision replaced that. `other_id`: the entry that gave up its
+    event (`same_as`), or that a released row resembles.
+    """
+
+    __tablename__ = "decision"
+    __table_args__ = (
+        sa.Index(None, "entry_id", "id"),
+        _index_where("other_id IS NOT NULL", "ix_decision_other", "other_id"),
+        _is_one_of("option", DECIDED),
+        sa.CheckConstraint("(body IS NULL) = (fingerprint IS NULL)", name="body"),
+        sa.CheckConstraint("option = 'release' OR (option = 'same_as') = (other_id IS NOT NULL)", name="other"),
+    )
+
+    id: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
+    entry_id: int = Field(foreign_key="entry.id", sa_type=BIG_ID)
+    option: str = Field(sa_type=PlainText)
+    decided_by: str = Field(sa_type=PlainText)
+    decided_at: datetime = Field(sa_type=UtcTime)
+    wish: str = Field(sa_type=PlainText)
+    outcome: str = Field(sa_type=PlainText)
+    revision: int
+    event_id: int | None = Field(default=None, sa_type=BIG_ID)
+    body: bytes | None = None
+    fingerprint: str | None = Field(default=None, sa_type=PlainText)
+    answer: str | None = Field(default=None, sa_type=PlainText)
+    other_id: int | None = Field(default=None, sa_type=BIG_ID)
 
 
 class DuplicateMark(Row, table=True):
     """Index of duplicate digests over all feeds: the mark is the beginning of a present or former `twin_digest` of the entry.
 
-    It is derived from `ledger_entry`. It has no foreign keys, which the database would check row by row.
+    It is derived from `entry`. It has no foreign keys, which the database would check row by row.
     """
 
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     mark: bytes = Field(primary_key=True)
     entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
-
-
-class KnownAs(Row, table=True):
-    """A key that the row of an entry had with version 0.2; not used any more.
-
-    It has no foreign keys, which the database would check row by row.
-    """
-
-    __table_args__ = (sa.Index(None, "entry_id"), {"sqlite_with_rowid": False})
-
-    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
-    digest: bytes = Field(primary_key=True)
-    entry_id: int = Field(primary_key=True, sa_type=BIG_ID)
-    columns: str = Field(primary_key=True, sa_type=PlainText)
-
-
-class EarlierEvent(Row, table=True):
-    """An event that version 0.2 delivered for a row before it drafted a change of it; not used any more."""
-
-    entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
-    revision: int = Field(primary_key=True)
-    idempotency_key: str = Field(sa_type=PlainText)
-    body: bytes
-    fingerprint: str = Field(sa_type=PlainText)
-    row_digest: bytes
-    twin_digest: bytes
-    channel_id: int = Field(sa_type=BIG_ID)
-    event_id: int | None = Field(default=None, sa_type=BIG_ID)
-    attempts: int = 0
-    answer: str | None = Field(default=None, sa_type=PlainText)
-    sent_run: str = Field(sa_type=PlainText)
-    replaced_at: datetime = Field(sa_type=UtcTime)
-    is_let_out: bool = False
-    ends_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    copies: int = 0
 
 
 class ProblemEntry(Row, table=True):
@@ -338,12 +382,16 @@ class RowDigestPart(Row, table=True):
 
 
 class SyncRun(Row, table=True):
-    """One run of one feed: who launched it, its progress, accounts, messages about the service, and speed."""
+    """One run of one feed: who launched it, its progress, accounts, messages about the service, and speed.
 
-    __table_args__ = (sa.Index(None, "scope_id", "started_at"),)
+    `number`: its short name in entries.
+    """
 
-    scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
-    id: str = Field(primary_key=True, sa_type=PlainText)
+    __table_args__ = (sa.UniqueConstraint("scope_id", "id"), sa.Index(None, "scope_id", "started_at"))
+
+    number: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
+    scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
+    id: str = Field(sa_type=PlainText)
     started_at: datetime = Field(sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
     launched_by: str = Field(sa_type=PlainText)
@@ -360,37 +408,14 @@ class SyncRun(Row, table=True):
     notices: str = Field(default="[]", sa_type=PlainText)
     pace: str = Field(default="{}", sa_type=PlainText)
     standing: str | None = Field(default=None, sa_type=PlainText)
-    shards: int = Field(default=1, sa_column_kwargs={"server_default": "1"})
-
-
-class ShardRun(Row, table=True):
-    """One shard of a run of several workers: its worker's progress, account and speed; `started_at` is None before it begins."""
-
-    __table_args__ = (sa.ForeignKeyConstraint(["scope_id", "run_id"], ["sync_run.scope_id", "sync_run.id"]),)
-
-    scope_id: int = Field(primary_key=True, sa_type=BIG_ID)
-    run_id: str = Field(primary_key=True, sa_type=PlainText)
-    shard: int = Field(primary_key=True)
-    started_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    outcome: str | None = Field(default=None, sa_type=PlainText)
-    exit_code: int | None = None
-    message: str = Field(default="", sa_type=PlainText)
-    publish_account: str | None = Field(default=None, sa_type=PlainText)
-    pace: str = Field(default="{}", sa_type=PlainText)
-    dagster_run_id: str | None = Field(default=None, sa_type=PlainText)
 
 
 class LeaseRow(Row, table=True):
-    """The lease of a feed (shard 0), or of one of its `shards`. The row is permanent, so that `token` only grows over all of a
-    feed's leases; a free lease has no holder.
-    """
+    """The lease of a feed. The row is permanent, so that `token` only grows; a free lease has no holder."""
 
     __tablename__ = "lease"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
-    shard: int = Field(default=0, primary_key=True)
-    shards: int = 1
     token: int = Field(sa_type=BIG_ID)
     holder: str = Field(sa_type=PlainText)
     host: str = Field(sa_type=PlainText)
@@ -459,16 +484,17 @@ class MediaAddress(Row, table=True):
     seen_at: datetime = Field(sa_type=UtcTime)
 
 
-NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
-"""The drift columns of an entry without drift."""
 SCOPE: sa.Table = METADATA.tables["scope"]
-ENTRY: sa.Table = METADATA.tables["ledger_entry"]
+ENTRY: sa.Table = METADATA.tables["entry"]
+BODY: sa.Table = METADATA.tables["body"]
+ATTEMPT: sa.Table = METADATA.tables["attempt"]
+OBSERVATION: sa.Table = METADATA.tables["observation"]
+DECISION: sa.Table = METADATA.tables["decision"]
 DUPLICATE_MARK: sa.Table = METADATA.tables["duplicate_mark"]
 SIDE_BY_SIDE: sa.Table = METADATA.tables["side_by_side"]
 ROW_DIGESTS: sa.Table = METADATA.tables["row_digest_part"]
 PROBLEM: sa.Table = METADATA.tables["problem_row"]
 RUN: sa.Table = METADATA.tables["sync_run"]
-SHARD_RUN: sa.Table = METADATA.tables["shard_run"]
 LEASE: sa.Table = METADATA.tables["lease"]
 ROUTE_PACE: sa.Table = METADATA.tables["route_pace"]
 SERVICE_NOTE: sa.Table = METADATA.tables["service_note"]

@@ -1,4 +1,7 @@
-"""Verifies a state DB without changing it: its file, its tables, every entry of the ledger, every account of a run."""
+"""Verifies a state DB without changing it: its file, its tables, every entry of the ledger, every account of a run.
+
+The tables have constraints for what one row may say; here is what they cannot express.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +14,29 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Row, and_, exists, func, select
 
-from mappings.row_key import fingerprint, idempotency_key
+from mappings.row_key import fingerprint
 from state.database import log_of, reading
-from state.enums import Decision, DriftKind, EntryState
+from state.enums import Decision, Outcome
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
-from state.ledger.entries import MARK
+from state.ledger.entries import MARK, PAYLOAD
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.opening import schema_revision
-from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
+from state.tables import ATTEMPT, BODY, DECISION, DUPLICATE_MARK, ENTRY, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """The subject of a finding: the file, the tables, an entry, its key, its pinned body, its event id, or a run's accounts."""
 Record = Row[*tuple[Any, ...]]
 
 _PAGE = 1_000
-_CLOSED_CHOICES = (
-    ("state", "state", frozenset(EntryState)),
-    ("drift", "drift_kind", frozenset(DriftKind)),
-    ("decision", "decision", frozenset(Decision)),
-)
 _COVER = b'"coverImage"'
-_OF_FEED = (SCOPE.c.destination, SCOPE.c.namespace, SCOPE.c.feed)
-_CANDIDATE = ENTRY.alias()
+_IS_TAKEN = and_(DECISION.c.other_id == ENTRY.c.id, DECISION.c.option == Decision.SAME_AS.value)
 _ENTRIES = (
-    select(ENTRY, *_OF_FEED, _CANDIDATE.c.id.is_not(None).label("has_candidate"))
-    .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    .outerjoin(_CANDIDATE, _CANDIDATE.c.id == ENTRY.c.candidate_id)
+    select(*(ENTRY.c[name] for name in ("row_key", "outcome", "fingerprint", "answer")), SCOPE.c.destination, SCOPE.c.feed)
+    .add_columns(
+        PAYLOAD, BODY.c.cover_url, BODY.c.entry_id.is_not(None).label("has_body"), exists().where(_IS_TAKEN).label("has_taker")
+    )
+    .select_from(ENTRY.outerjoin(BODY, BODY.c.entry_id == ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id))
     .order_by(ENTRY.c.id)
 )
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id).order_by(RUN.c.started_at)
@@ -80,7 +79,8 @@ def examine(engine: Engine) -> Examination:
             findings += _check_schema(connection, schema)
             if schema == HEAD and not any(finding.check == "tables" for finding in findings):
                 findings += _check_rows(connection, counts)
-                findings += _check_uniqueness(connection)
+                findings += _check_events(connection)
+                findings += _check_parts(connection)
                 findings += _check_marks(connection)
                 for run in _streamed(connection, _RUNS):
                     counts["runs"] += 1
@@ -109,27 +109,27 @@ def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Findin
     with_covers: set[tuple[str, str]] = set()
     in_doubt: list[Finding] = []
     for row in _streamed(connection, _ENTRIES):
-        due = idempotency_key(row.namespace, row.feed, row.row_key, revision=row.revision)
-        if row.idempotency_key != due:
-            yield _finding("key", f"it is {row.idempotency_key}, and should be {due}", row)
-        yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
-        if row.state == EntryState.DELIVERED and row.event_id is None:
-            yield _finding("event", "it is delivered, and has no event id", row)
         counts["entries"] += 1
-        for what, body, on_record, cover_url in _bodies_of(row):
-            if cover_url or _COVER in body:
-                with_covers.add((row.destination, row.feed))
-            if not _is_payload(body):
-                yield _finding("body", f"the {what} is no JSON object", row)
-            elif on_record and _COVER not in body and fingerprint(body, cover_url) != on_record:
-                in_doubt.append(_finding("body", f"the {what} is not the one whose fingerprint is on record", row))
+        yield from _check_entry(row)
+        body, cover_url = row.body or b"", row.cover_url or ""
+        if cover_url or _COVER in body:
+            with_covers.add((row.destination, row.feed))
+        if row.body is not None and not _is_payload(body):
+            yield _finding("body", "the pinned body is no JSON object", row)
+        elif row.body is not None and _COVER not in body and fingerprint(body, cover_url) != row.fingerprint:
+            in_doubt.append(_finding("body", "the pinned body is not the one whose fingerprint is on record", row))
     yield from (finding for finding in in_doubt if (finding.destination, finding.feed) not in with_covers)
 
 
-def _bodies_of(row: Record) -> Iterator[tuple[str, bytes, str | None, str]]:
-    yield "pinned body", row.body, row.fingerprint, row.cover_url or ""
-    if row.baseline_body is not None:
-        yield "baseline", row.baseline_body, row.baseline_fingerprint, row.cover_url or ""
+def _check_entry(row: Record) -> Iterator[Finding]:
+    try:
+        _ = row.answer and load_answer(row.answer)
+    except ValueError:
+        yield _finding("entry", "the last answer cannot be read", row)
+    if row.outcome == Outcome.MOVED and not row.has_taker:
+        yield _finding("entry", "it is superseded, and no entry has its event", row)
+    if row.has_body == (row.outcome in (Outcome.HELD, Outcome.MOVED)):
+        yield _finding("body", "it has a body, and nothing is pinned" if row.has_body else "it has no body", row)
 
 
 def _finding(check: Check, problem: str, row: Record) -> Finding:
@@ -141,30 +141,6 @@ def _is_payload(body: bytes) -> bool:
         return isinstance(json.loads(body), dict)
     except ValueError:
         return False
-
-
-def _unknown_words(entry: Record) -> Iterator[str]:
-    for name, column, known in _CLOSED_CHOICES:
-        value = getattr(entry, column)
-        if value is not None and value not in known:
-            yield f"its {name} is {value!r}, which is not a known value"
-    try:
-        _ = entry.answer and load_answer(entry.answer)
-    except ValueError:
-        yield "the last answer cannot be read"
-
-
-def _contradictions(entry: Record) -> list[str]:
-    is_held, is_superseded = entry.state == EntryState.HELD, entry.state == EntryState.SUPERSEDED
-    has_half = (entry.baseline_body is None) != (entry.baseline_fingerprint is None)
-    problems = {
-        "its baseline has a body or a fingerprint, and not both": has_half,
-        f"it is {entry.state}, and has event {entry.event_id}": (is_held or is_superseded) and entry.event_id is not None,
-        f"it is held, and counts {entry.attempts} attempts": is_held and entry.attempts,
-        "it is superseded, and no entry has its event": is_superseded and not entry.has_candidate,
-        f"it counts {entry.attempts} attempts": entry.attempts < 0,
-    }
-    return [problem for problem, is_there in problems.items() if is_there]
 
 
 def _streamed(connection: Connection, query: Any) -> Iterator[Record]:
@@ -194,18 +170,23 @@ def _check_schema(connection: Connection, schema: str | None) -> Iterator[Findin
         yield from (Finding("tables", difference) for difference in differences(connection))
 
 
-def _check_uniqueness(connection: Connection) -> Iterator[Finding]:
-    """Check that a row has one entry, and that an event belongs to one row of its destination."""
-    names = (SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key)
-    for row in connection.execute(_ROWS.add_columns(func.count().label("times")).group_by(*names).having(func.count() > 1)):
-        yield Finding("entry", f"the row has {row.times} entries", row.destination, row.feed, row.row_key)
-    events = _ROWS.add_columns(ENTRY.c.event_id).subquery()
-    event = (events.c.destination, events.c.event_id)
-    taken = select(*event).where(events.c.event_id.is_not(None)).group_by(*event).having(func.count() > 1).subquery()
-    is_taken = and_(taken.c.destination == events.c.destination, taken.c.event_id == events.c.event_id)
-    for row in connection.execute(select(events).join(taken, is_taken)):
-        problem = f"event {row.event_id} is another row's too, or occurs here twice"
-        yield Finding("event", problem, row.destination, row.feed, row.row_key)
+def _check_events(connection: Connection) -> Iterator[Finding]:
+    """Check that an event belongs to one row of its destination."""
+    events = select(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key, ENTRY.c.event_id)
+    events = events.join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id).where(ENTRY.c.event_id.is_not(None))
+    event = (SCOPE.c.destination, ENTRY.c.event_id)
+    taken = events.with_only_columns(*event).group_by(*event).having(func.count() > 1).subquery()
+    is_taken = and_(taken.c.destination == SCOPE.c.destination, taken.c.event_id == ENTRY.c.event_id)
+    for row in connection.execute(events.join(taken, is_taken)):
+        yield _finding("event", f"event {row.event_id} is another row's too, or occurs here twice", row)
+
+
+def _check_parts(connection: Connection) -> Iterator[Finding]:
+    """Check that bodies and attempts are of an entry: no database checks it."""
+    for table in (BODY, ATTEMPT):
+        strays = select(func.count()).select_from(table).where(~exists().where(ENTRY.c.id == table.c.entry_id))
+        if count := connection.execute(strays).scalar_one():
+            yield Finding("tables", f"{count} rows of {table.name} belong to no entry")
 
 
 def _check_marks(connection: Connection) -> Iterator[Finding]:
@@ -214,7 +195,7 @@ def _check_marks(connection: Connection) -> Iterator[Finding]:
     unmarked = (
         select(*names, func.count().label("entries"))
         .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
-        .where(ENTRY.c.id <= SCOPE.c.marked_id, ENTRY.c.state != EntryState.HELD.value, ~exists().where(its_mark))
+        .where(ENTRY.c.id <= SCOPE.c.marked_id, ENTRY.c.outcome != Outcome.HELD.value, ~exists().where(its_mark))
         .group_by(*names)
     )
     for row in connection.execute(unmarked):

@@ -6,15 +6,16 @@ All statements of the tests that name a table or a column of the ledger are here
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, Table, delete, func, insert, select, text, update
+from sqlalchemy import Engine, Table, delete, func, insert, literal, select, text, update
+from sqlalchemy.exc import IntegrityError
 
-from mappings.row_key import IdempotencyKey, RowKey
+from mappings.row_key import RowKey
 from state.database import reading, writing
-from state.tables import DUPLICATE_MARK, ENTRY, METADATA, PROBLEM, RUN, SCOPE
+from state.tables import ATTEMPT, BODY, DUPLICATE_MARK, ENTRY, METADATA, OBSERVATION, PROBLEM, RUN, SCOPE
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ENTRIES = ENTRY.name
@@ -30,16 +31,10 @@ def put(engine: Engine, key: str, **columns: object) -> None:
 # Another version's values
 
 
-def rename_row(engine: Engine, old: str, new: RowKey, key: IdempotencyKey, fingerprint: str) -> None:
+def rename_row(engine: Engine, old: str, new: RowKey, fingerprint: str) -> None:
     """Let a row have a key that is longer than ours may be, as version 0.1 took it in. Raises `IntegrityError` if it is taken."""
-    columns = {"row_key": new, "idempotency_key": key, "fingerprint": fingerprint}
     with engine.begin() as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == old).values(columns))
-
-
-def hold_without_a_body(engine: Engine, key: str) -> None:
-    """Leave a held row as an upgrade from 0.1 does."""
-    put(engine, key, body=b"", fingerprint="", row_digest=b"")
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == old).values(row_key=new, fingerprint=fingerprint))
 
 
 def forget_marks(engine: Engine, upto: int = 2**62) -> None:
@@ -58,53 +53,59 @@ def forget_all_marks(engine: Engine) -> None:
 # Damage, with the findings of `state verify`
 
 
-def damage_key(engine: Engine, key: str) -> None:
-    """Give a row a key that is not its own."""
-    put(engine, key, idempotency_key="es2-0")
+def damage_answers(engine: Engine, key: str) -> str:
+    """Leave a row's last answer unreadable. Returns what is found."""
+    put(engine, key, answer="not json")
+    return "the last answer cannot be read"
 
 
-def give_event(engine: Engine, key: str, event_id: int | None = None) -> None:
-    """Say that a delivered row has this event, or none."""
-    put(engine, key, event_id=event_id)
+def give_event(engine: Engine, key: str, event_id: int) -> None:
+    """Say that a delivered row has this event. Raises `IntegrityError` if another row of its feed has it."""
+    with engine.begin() as connection:
+        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(event_id=event_id))
 
 
-def contradict(engine: Engine, entry_of_d: int) -> list[str]:
-    """Write columns that do not go together or mean nothing in the rows a to g, and return what is found."""
-    put(engine, "a", state="held", attempts=2)
-    put(engine, "b", state="superseded", candidate_id=entry_of_d)
-    put(engine, "c", state="superseded", candidate_id=999)
-    put(engine, "d", baseline_fingerprint="0" * 32, answer="not json", event_id=None)
-    put(engine, "e", state="held", attempts=0, event_id=77)
-    put(engine, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32, drift_kind="sideways", attempts=-1)
-    put(engine, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
+def contradict(engine: Engine) -> list[str]:
+    """Write what does not go together in rows b to g, and return what is found."""
+    put(engine, "b", outcome="moved")
+    put(engine, "d", answer="not json")
+    with writing(engine) as connection:
+        (of_e, of_f) = (connection.execute(select(ENTRY.c.id).where(ENTRY.c.row_key == key)).scalar_one() for key in "ef")
+        connection.execute(delete(BODY).where(BODY.c.entry_id == of_e))
+        connection.execute(update(BODY).where(BODY.c.entry_id == of_f).values(body=b"[]"))
     return [
-        "a entry: it is held, and counts 2 attempts",
-        "c entry: it is superseded, and no entry has its event",
-        "d entry: its baseline has a body or a fingerprint, and not both",
+        "b body: it has a body, and nothing is pinned",
+        "b entry: it is superseded, and no entry has its event",
         "d entry: the last answer cannot be read",
-        "d event: it is delivered, and has no event id",
-        "e entry: it is held, and has event 77",
-        "f body: the baseline is no JSON object",
-        "f entry: it counts -1 attempts",
-        "f entry: its drift is 'sideways', which is not a known value",
-        "g body: the baseline is not the one whose fingerprint is on record",
+        "e body: it has no body",
+        "f body: the pinned body is no JSON object",
     ]
 
 
 def damage_body(engine: Engine, key: str, body: bytes) -> None:
     """Replace what is sent of a row, and not its fingerprint."""
-    put(engine, key, body=body)
+    of_row = select(ENTRY.c.id).where(ENTRY.c.row_key == key).scalar_subquery()
+    with writing(engine) as connection:
+        connection.execute(update(BODY).where(BODY.c.entry_id == of_row).values(body=body))
 
 
-def damage_held_body(engine: Engine, key: str) -> None:
-    """Let a row be held with a body whose fingerprint is another's."""
-    put(engine, key, state="held", body=b"{}", fingerprint="0" * 32, attempts=0, event_id=None)
-
-
-def write_nonsense(engine: Engine, key: str) -> None:
-    """Try to write a state that no entry can have. Raises `IntegrityError`."""
-    with engine.begin() as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(state="sideways"))
+def try_nonsense(engine: Engine) -> Iterator[str]:
+    """Try to write what means nothing, and yield what the database has taken."""
+    for table, columns in (
+        (ENTRY, {"outcome": "sideways"}),
+        (ENTRY, {"outcome": "owed", "event_id": 7}),
+        (ENTRY, {"outcome": "created", "event_id": None}),
+        (ENTRY, {"revision": -1}),
+        (BODY, {"cover_url": "https://img.example/x"}),
+        (ATTEMPT, {"requests": 1, "since": None}),
+        (ATTEMPT, {"granted": "leave"}),
+        (OBSERVATION, {"kind": "edited", "body": None}),
+        (OBSERVATION, {"kind": "gone", "body": None, "fingerprint": None, "rule": "rule 2"}),
+        (OBSERVATION, {"candidate_id": 1}),
+    ):
+        with suppress(IntegrityError), engine.begin() as connection:
+            if connection.execute(update(table).values(columns)).rowcount:
+                yield f"{table.name}: {columns}"
 
 
 def damage_run(engine: Engine, run_id: str, **columns: str) -> None:
@@ -144,7 +145,7 @@ def age(engine: Engine) -> None:
     with writing(engine) as connection:
         connection.execute(update(PROBLEM).values(seen_at=LONG_AGO, listed_run=""))
         connection.execute(update(RUN).values(started_at=LONG_AGO))
-        connection.execute(update(ENTRY).values(updated_at=LONG_AGO))
+        connection.execute(update(ENTRY).values(changed_at=LONG_AGO))
 
 
 def end_event(engine: Engine, key: str) -> None:
@@ -162,10 +163,10 @@ def enter_as_delivered(engine: Engine) -> None:
     """Let every row that still waits have an event of its own, a part at a time: to send a million takes an hour."""
     with reading(engine) as connection:
         last = connection.execute(select(func.coalesce(func.max(ENTRY.c.id), 0))).scalar_one()
-    delivered = update(ENTRY).values(state="delivered", event_id=100_000_000 + ENTRY.c.id, attempts=1)
+    delivered = update(ENTRY).values(outcome="created", event_id=100_000_000 + ENTRY.c.id)
     for begin in range(0, last + 1, 100_000):
         with writing(engine) as connection:
-            connection.execute(delivered.where(ENTRY.c.id.between(begin, begin + 99_999), ENTRY.c.state == "pending"))
+            connection.execute(delivered.where(ENTRY.c.id.between(begin, begin + 99_999), ENTRY.c.outcome == "owed"))
 
 
 def lose_runs(engine: Engine) -> None:
@@ -184,7 +185,13 @@ def let_leases_run_out(engine: Engine) -> None:
 
 def lose_answer(engine: Engine, key: str) -> None:
     """Let the answer to a delivered row have been lost years ago."""
-    put(engine, key, state="uncertain", event_id=None, unanswered_at=LONG_AGO)
+    put(engine, key, outcome="unclear", event_id=None)
+    with writing(engine) as connection:
+        of_row = select(
+            ENTRY.c.id, ENTRY.c.revision, literal(1), literal(False), *[literal(LONG_AGO, ATTEMPT.c.since.type)] * 2, literal(1)
+        )
+        names = ("entry_id", "revision", "requests", "is_limited", "since", "last_at", "run")
+        connection.execute(insert(ATTEMPT).from_select(names, of_row.where(ENTRY.c.row_key == key)))
 
 
 def move_feeds(engine: Engine, namespace: str, service: str) -> None:

@@ -25,7 +25,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.ledger.choices import Change, Instruction, NoChange, Option
-    from state.ledger.decisions import Outcome, Resolved, propose, raise_all
+    from state.ledger.decisions import Proposal, Resolved, propose, raise_all
     from state.ledger.standing import FeedScope
     from state.queries import RowFilter
 
@@ -187,7 +187,7 @@ class DecidedRow(TypedDict):
     other_key: str | None
 
 
-def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
+def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Proposal]:
     """Return the named rows, each with what the choice would change; one error lists all that is not possible."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
@@ -202,7 +202,7 @@ def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey
     return outcomes
 
 
-def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome], *, is_of_state: bool) -> bool:
+def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Proposal], *, is_of_state: bool) -> bool:
     """Ask for confirmation of a risk, or of several rows chosen by state; return the answer.
 
     Raises:

@@ -26,8 +26,8 @@ from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
 from state.ledger.accounts import Alongside
+from state.ledger.copies import find_orphaned_feeds
 from state.ledger.likeness import Event, foresee_elsewhere
-from state.ledger.reads import find_orphaned_feeds
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
 from state.queries import FeedStatus, LedgerQueries, RowFilter, RunRecord

@@ -1,26 +1,24 @@
-"""Decisions that a person may take about an entry, and their effects: a pure function over closed unions.
-
-The changed columns are stored as JSON, so that the last decision can be undone.
+"""Decisions that a person may take about an entry: their effects, by the rules of `state.facts`, and what people read of them:
+their risks, and why one is not possible.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
 from mappings.errors import ConfigError
-from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
-from state.enums import Decision, DriftKind, EntryState
-from state.ledger import entries
+from mappings.row_key import FeedName, RowKey
+from state import facts
+from state.enums import Decision, DriftKind, EntryState, Grant, Observed, Outcome
+from state.facts import Attempts, Tried, WhyNot, state_of
 from state.ledger.standing import RowRecord
-from state.tables import NO_DRIFT
+
+Record = Row[*tuple[Any, ...]]
 
 
 class Option(StrEnum):
@@ -59,20 +57,19 @@ class Other:
         return f"{self.record.row_key} of {self.feed}" if self.feed else str(self.record.row_key)
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """What `--undo` needs: the last decision about an entry, and the entry as that decision left it.
-
-    `before`: the changed columns' former values; `adopted_id`: the entry that gave up its event.
+class Case(NamedTuple):
+    """An entry to decide about: its row, the record of it, and its facts. `last`: the last decision about it; `other`: the entry
+    whose event it takes over or gives back.
     """
 
-    decision: Decision
-    state: EntryState
-    revision: int
-    attempts: int
-    event_id: int | None
-    before: Mapping[str, Any] = field(default_factory=dict)
-    adopted_id: int | None = None
+    row: Record
+    record: RowRecord
+    outcome: Outcome
+    attempts: Attempts
+    observed: Observed
+    last: Record | None = None
+    other: Other | None = None
+    has_warnings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +79,17 @@ class Change:
     `adopted`: the entry whose event this one takes over or gives back.
     """
 
+    effect: facts.Change
     state: EntryState
     decision: Decision | None
     event_id: int | None = None
-    is_next_revision: bool = False
     risk: str = ""
     adopted: Other | None = None
+
+    @property
+    def is_next_revision(self) -> bool:
+        """Whether the row is sent under its next key."""
+        return self.effect.is_next_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,101 +121,41 @@ _RISK_AFTER_DENIAL = (
     " begun anew or restored, there will be two"
 )
 _RISK_OF_USED_KEY = "the service says that its key is used. It is sent under the next key: if the event exists, there will be two"
+_DECISIONS = {
+    Option.EVENT_ID: Decision.EVENT_ID,
+    Option.RESEND: Decision.RESEND,
+    Option.IGNORE: Decision.IGNORE,
+    Option.APPLIED: Decision.APPLIED,
+    Option.RELEASE: Decision.RELEASE,
+    Option.REMOVED: Decision.REMOVED,
+}
 
 
-def decide(  # noqa: PLR0911  # one arm per choice
-    record: RowRecord, choice: Instruction, *, has_warnings: bool = False, other: Other | None = None, undo: Undo | None = None
-) -> Change | NoChange:
-    """Return the effect of a decision on an entry. Raises `NotPossibleError`.
-
-    `other`: the entry for `same_as`, or whose event was taken over; `undo`: the last decision.
-    """
-    match choice.option:
-        case Option.EVENT_ID:
-            return _take_event(record, choice.event_id)
-        case Option.RESEND:
-            return _resend(record)
-        case Option.IGNORE:
-            return _ignore(record, has_warnings=has_warnings)
-        case Option.APPLIED:
-            return _apply(record)
-        case Option.SAME_AS:
-            return _adopt(record, other)
-        case Option.RELEASE:
-            return _release(record)
-        case Option.REMOVED:
-            return _remove(record)
-        case Option.UNDO:
-            return _undo(record, undo, other)
-
-
-def may_be_removed(record: RowRecord) -> bool:
-    """Return whether a person has to remove the entry's event."""
-    return _has_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
-
-
-def _has_event(record: RowRecord) -> bool:
-    is_delivered = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
-    return is_delivered and record.removed_at is None
-
-
-def _take_event(record: RowRecord, event_id: int) -> Change | NoChange:
-    row = record.row_key
-    if record.state is EntryState.HELD:
-        hint = "`--same-as KEY` takes over the event of another key, `--release` sends the row"
-        raise NotPossibleError(f"{row} is held as a likely copy: no event of its own was ever sent", hint=hint)
-    if record.state is EntryState.SUPERSEDED:
-        raise _taken_over(record)
-    if record.removed_at is not None:
-        hint = "`--undo` takes that back; `--resend` creates the event again once the row is back in its source"
-        raise NotPossibleError(f"the event of {row} was removed from the service", hint=hint)
-    if record.state is EntryState.DELIVERED and record.event_id == event_id:
-        return NoChange(f"it is delivered as event {event_id}")
-    if record.state is EntryState.DELIVERED and (record.answer is None or record.answer.code not in {RESOLVED, FOUND}):
-        hint = f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids"
-        raise NotPossibleError(f"{row} was delivered as event {record.event_id}, by the service's own answer", hint=hint)
-    return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
-
-
-def _resend(record: RowRecord) -> Change | NoChange:
-    row, is_unanswered = record.row_key, record.unanswered_at is not None
-    match record.state:
-        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
-            if record.drift_body is not None:
-                return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True)
-            hint = "run the feed: once the row is back in its source, `--resend` creates its event again"
-            raise NotPossibleError(f"the event of {row} was removed, and its source does not ask for it", hint=hint)
-        case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
-            return Change(EntryState.PENDING, Decision.RETRY, risk=_RISK_AFTER_DENIAL)
-        case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
-            return NoChange("the next run sends it")
-        case EntryState.REFUSED | EntryState.BLOCKED if not is_unanswered:
-            return Change(EntryState.PENDING, Decision.RETRY)
-        case EntryState.CONFLICT | EntryState.DELIVERED_UNCONFIRMED:
-            return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=_RISK_OF_USED_KEY)
-        case EntryState.DELIVERED:
-            problem = f"{row} was delivered as event {record.event_id}: sending it again would make a second one"
-            hint = "change or remove the event by hand on the service's pages; the service has no way to do it from here"
-            raise NotPossibleError(problem, hint=hint)
-        case EntryState.HELD:
-            hint = "`--release` sends it; `--same-as KEY` says that it is the event of that row"
-            raise NotPossibleError(f"{row} is held because it may be a copy of another event; it was not sent", hint=hint)
-        case EntryState.SUPERSEDED:
-            raise _taken_over(record)
-        case _:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_resending(record))
-
-
-def _risk_of_resending(record: RowRecord) -> str:
-    """Return what may go wrong if a row goes out again of which an earlier attempt may have created the event."""
-    risk = _RISK_OF_FORGOTTEN_KEY
-    if record.is_refused:
-        risk += _RISK_AFTER_REFUSAL
-    if record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        risk += _RISK_OF_NEXT_KEY.format("the service only repeats the stored failure")
-    if record.is_denied:
-        risk += _RISK_OF_NEXT_KEY.format("access is denied again")
-    return risk
+def decide(case: Case, choice: Instruction) -> Change | NoChange:
+    """Return the effect of a decision on an entry. Raises `NotPossibleError`."""
+    record, option = case.record, choice.option
+    if option is Option.UNDO:
+        return _undo(case)
+    if option is Option.SAME_AS:
+        return _adopt(case)
+    if option is Option.IGNORE and record.is_set_aside:
+        return NoChange("it is ignored already")
+    if option is Option.EVENT_ID and case.outcome is Outcome.CREATED and (answer := _known_event(record, choice.event_id)):
+        return answer
+    decision = _DECISIONS[option]
+    effect = facts.decide(decision, case.outcome, case.attempts, case.observed)
+    if effect is WhyNot.NO_CHANGE and option is Option.IGNORE and case.has_warnings and record.state is EntryState.DELIVERED:
+        effect = facts.Change(case.outcome)
+    if isinstance(effect, WhyNot):
+        return _SENTENCES[option](case)
+    event_id = choice.event_id or record.event_id if effect.outcome in (Outcome.CREATED, Outcome.REMOVED) else None
+    return Change(
+        effect,
+        _state_after(case, effect.outcome, event_id, is_next_key=effect.is_next_key),
+        Decision.RETRY if effect.grant is Grant.RETRY else decision,
+        event_id,
+        _risk(case, effect) if effect.has_risk else "",
+    )
 
 
 def waits_for_access(record: RowRecord) -> bool:
@@ -226,45 +168,138 @@ def waits_for_access(record: RowRecord) -> bool:
     return is_owed and record.is_denied and record.decision is not Decision.RETRY
 
 
-def _ignore(record: RowRecord, *, has_warnings: bool) -> Change | NoChange:
-    if record.is_set_aside:
-        return NoChange("it is ignored already")
-    if record.state is EntryState.PENDING and record.unanswered_at is None:
-        hint = "take the row out of the source, or let the mapping skip it, if it should not be sent"
-        raise NotPossibleError(f"{record.row_key} needs no decision: the next run sends it", hint=hint)
-    if record.state is EntryState.PENDING:
-        return Change(EntryState.UNCERTAIN, Decision.IGNORE)
-    if record.state is EntryState.SUPERSEDED:
-        return NoChange("its event was taken over by another key, and it needs no decision")
-    is_vanished = record.vanished_at is not None and record.removed_at is None
-    if record.state is not EntryState.DELIVERED or has_warnings or is_vanished or record.drift_kind is not None:
-        return Change(record.state, Decision.IGNORE, record.event_id)
-    return NoChange(f"it is delivered as event {record.event_id}, and it needs no decision")
+def _state_after(case: Case, outcome: Outcome, event_id: int | None, *, is_next_key: bool = False) -> EntryState:
+    tried = Tried.NO if is_next_key else case.attempts.tried
+    return state_of(outcome, tried, has_event_id=event_id is not None)
 
 
-def _apply(record: RowRecord) -> Change | NoChange:
-    row = record.row_key
+def _risk(case: Case, effect: facts.Change) -> str:
+    """Return what may go wrong if a row goes out again of which an earlier attempt may have created the event."""
+    record = case.record
+    if effect.is_next_key:
+        return _RISK_OF_USED_KEY
+    if effect.grant is Grant.RETRY:
+        return _RISK_AFTER_DENIAL
+    risk = _RISK_OF_FORGOTTEN_KEY
+    if record.is_refused:
+        risk += _RISK_AFTER_REFUSAL
+    if record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        risk += _RISK_OF_NEXT_KEY.format("the service only repeats the stored failure")
+    if record.is_denied:
+        risk += _RISK_OF_NEXT_KEY.format("access is denied again")
+    return risk
+
+
+def _known_event(record: RowRecord, event_id: int) -> NoChange | None:
+    """Return that a delivered row has this id already, None if the id is to be corrected. Raises `NotPossibleError` if the
+    service itself gave it.
+    """
+    if record.event_id == event_id:
+        return NoChange(f"it is delivered as event {event_id}")
+    if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
+        hint = f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids"
+        problem = f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer"
+        raise NotPossibleError(problem, hint=hint)
+    return None
+
+
+def _no_event_to_take(case: Case) -> NoChange:
+    row = case.record.row_key
+    match case.outcome:
+        case Outcome.HELD:
+            hint = "`--same-as KEY` takes over the event of another key, `--release` sends the row"
+            raise NotPossibleError(f"{row} is held as a likely copy: no event of its own was ever sent", hint=hint)
+        case Outcome.REMOVED:
+            hint = "`--undo` takes that back; `--resend` creates the event again once the row is back in its source"
+            raise NotPossibleError(f"the event of {row} was removed from the service", hint=hint)
+        case _:
+            raise _without_event(case)
+
+
+def _not_sent_again(case: Case) -> NoChange:
+    record, row = case.record, case.record.row_key
+    match case.outcome:
+        case Outcome.OWED:
+            return NoChange("the next run sends it")
+        case Outcome.REMOVED:
+            hint = "run the feed: once the row is back in its source, `--resend` creates its event again"
+            raise NotPossibleError(f"the event of {row} was removed, and its source does not ask for it", hint=hint)
+        case Outcome.CREATED:
+            problem = f"{row} was delivered as event {record.event_id}: sending it again would make a second one"
+            hint = "change or remove the event by hand on the service's pages; the service has no way to do it from here"
+            raise NotPossibleError(problem, hint=hint)
+        case Outcome.HELD:
+            hint = "`--release` sends it; `--same-as KEY` says that it is the event of that row"
+            raise NotPossibleError(f"{row} is held because it may be a copy of another event; it was not sent", hint=hint)
+        case _:
+            raise _without_event(case)
+
+
+def _not_ignored(case: Case) -> NoChange:
+    record = case.record
+    match case.outcome:
+        case Outcome.OWED:
+            hint = "take the row out of the source, or let the mapping skip it, if it should not be sent"
+            raise NotPossibleError(f"{record.row_key} needs no decision: the next run sends it", hint=hint)
+        case Outcome.MOVED:
+            return NoChange("its event was taken over by another key, and it needs no decision")
+        case Outcome.IDLE:
+            return NoChange("its source has withdrawn it, and it needs no decision")
+        case _:
+            as_event = "" if record.event_id is None else f" as event {record.event_id}"
+            return NoChange(f"it is delivered{as_event}, and it needs no decision")
+
+
+def _not_applied(case: Case) -> NoChange:
+    record, row = case.record, case.record.row_key
     if record.drift_kind is DriftKind.CANCELLED:
         hint = "remove its event on the service's pages; then use `--removed`"
         raise NotPossibleError(f"the source has cancelled {row}: there is no change to apply", hint=hint)
     if record.drift_kind is DriftKind.RETURNED:
         hint = "`--resend` creates the event again, `--ignore` leaves it so"
         raise NotPossibleError(f"the event of {row} was removed by hand, and the row is back in its source", hint=hint)
-    if record.removed_at is not None:
+    if case.outcome is Outcome.REMOVED:
         return NoChange("its event was removed, and the source asks for nothing")
     if not _has_event(record):
         problem = f"{row} is {_words(record.state)}: no event of it is known that could have been changed by hand"
         raise NotPossibleError(problem, hint="`--event-id N` names its event where there is one; then use `--applied`")
-    if record.drift_kind is None or record.drift_body is None:
-        return NoChange("the source matches what the service shows")
-    return Change(record.state, Decision.APPLIED, record.event_id)
+    return NoChange("the source matches what the service shows")
 
 
-def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
-    row = record.row_key
+def _not_released(case: Case) -> NoChange:
+    record = case.record
+    if record.decision is Decision.RELEASE and record.state is EntryState.PENDING:
+        return NoChange("it is released: the next run sends it")
+    hint = "`--resend` sends a row again that was sent before"
+    raise NotPossibleError(f"{record.row_key} is {_words(record.state)}: only a held row can be released", hint=hint)
+
+
+def _not_removed(case: Case) -> NoChange:
+    record, row = case.record, case.record.row_key
+    if case.outcome is Outcome.REMOVED:
+        return NoChange("its event was removed already")
+    if _has_event(record):
+        hint = "take the row out of the source or cancel it there, and run the feed; then use `--removed`"
+        raise NotPossibleError(f"{row} is in its source, and not cancelled there", hint=hint)
+    problem = f"{row} is {_words(record.state)}: no event of it is known that could have been removed"
+    raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
+
+
+_SENTENCES = {
+    Option.EVENT_ID: _no_event_to_take,
+    Option.RESEND: _not_sent_again,
+    Option.IGNORE: _not_ignored,
+    Option.APPLIED: _not_applied,
+    Option.RELEASE: _not_released,
+    Option.REMOVED: _not_removed,
+}
+
+
+def _adopt(case: Case) -> Change | NoChange:
+    record, row, other = case.record, case.record.row_key, case.other
     if record.decision is Decision.SAME_AS and (other is None or other.record.candidate_id == record.entry_id):
         return NoChange(f"it has taken over event {record.event_id}")
-    if record.state is not EntryState.HELD:
+    if case.outcome is not Outcome.HELD:
         hint = "name the held row first, and the key that has the event after `--same-as`"
         raise NotPossibleError(f"{row} is {_words(record.state)}: only a held row takes over another key's event", hint=hint)
     if other is None:
@@ -285,56 +320,47 @@ def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
         }
         hint = hints.get(giver.state, "`--release` sends the row")
         raise NotPossibleError(f"{row}: no event of {other} is known that it could take over: it is {state}", hint=hint)
-    return Change(giver.state, Decision.SAME_AS, giver.event_id, adopted=other)
+    outcome = Outcome.USED if giver.event_id is None else Outcome.CREATED
+    return Change(facts.Change(outcome), giver.state, Decision.SAME_AS, giver.event_id, adopted=other)
 
 
-def _release(record: RowRecord) -> Change | NoChange:
-    if record.decision is Decision.RELEASE and record.state is EntryState.PENDING:
-        return NoChange("it is released: the next run sends it")
-    if record.state is not EntryState.HELD:
-        hint = "`--resend` sends a row again that was sent before"
-        raise NotPossibleError(f"{record.row_key} is {_words(record.state)}: only a held row can be released", hint=hint)
-    return Change(EntryState.PENDING, Decision.RELEASE)
+def _undo(case: Case) -> Change | NoChange:
+    """Return the entry as it was before the last decision. Too late: it was sent since, or has another answer."""
+    record, last, other = case.record, case.last, case.other
+    if last is None:
+        return NoChange("nothing was decided about it")
+    decision, was, adopted = Decision(last.option), Outcome(last.outcome), None
+    match decision:
+        case Decision.IGNORE:
+            if not (was is Outcome.OWED and case.outcome is Outcome.UNCLEAR):  # what it is now, the decision has not made it
+                return Change(facts.Change(case.outcome), record.state, None, record.event_id)
+        case Decision.RESEND | Decision.RETRY | Decision.RELEASE:
+            is_next_key = decision is Decision.RESEND and was in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
+            is_sent = record.revision != last.revision + is_next_key or (case.row.last_at or last.decided_at) > last.decided_at
+            if is_sent or case.outcome not in (Outcome.OWED, Outcome.IDLE):
+                raise _too_late(record, decision, "it was sent since, and ")
+            is_pinned = case.observed is Observed.SAME and case.row.fingerprint != last.wish
+            if case.outcome is Outcome.IDLE or (decision is Decision.RETRY and is_pinned):
+                raise _too_late(record, decision)
+        case Decision.SAME_AS:
+            is_given = other is not None and other.record.candidate_id == record.entry_id
+            if other is None or other.record.state is not EntryState.SUPERSEDED or not is_given:
+                raise _too_late(record, decision, f"{other or 'the row that had the event'} is back in its source, and ")
+            if not _has_event(record):
+                raise _too_late(record, decision)
+            adopted = other
+        case _:
+            as_left = {Decision.APPLIED: was, Decision.REMOVED: Outcome.REMOVED}.get(decision, Outcome.CREATED)
+            if case.outcome is not as_left:
+                raise _too_late(record, decision)
+    is_next_key = record.revision != last.revision
+    state = _state_after(case, was, last.event_id, is_next_key=is_next_key)
+    return Change(facts.Change(was), state, None, last.event_id, adopted=adopted)
 
 
-def _remove(record: RowRecord) -> Change | NoChange:
-    row = record.row_key
-    if may_be_removed(record):
-        return Change(record.state, Decision.REMOVED, record.event_id)
-    if record.removed_at is not None:
-        return NoChange("its event was removed already")
-    if _has_event(record):
-        hint = "take the row out of the source or cancel it there, and run the feed; then use `--removed`"
-        raise NotPossibleError(f"{row} is in its source, and not cancelled there", hint=hint)
-    problem = f"{row} is {_words(record.state)}: no event of it is known that could have been removed"
-    raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
-
-
-def _undo(record: RowRecord, undo: Undo | None, giver: Other | None) -> Change | NoChange:
-    if undo is None or is_ignored_anew(record, undo):
-        if not record.is_set_aside and record.decision is not None:
-            raise _too_late(record, record.decision)
-        return Change(record.state, None, record.event_id) if record.is_set_aside else NoChange("nothing was decided about it")
-    if undo.decision is Decision.IGNORE:
-        return Change(undo.state if record.is_set_aside else record.state, None, record.event_id)
-    if (record.attempts, record.revision) != (undo.attempts, undo.revision):
-        raise _too_late(record, undo.decision, "it was sent since, and ")
-    if undo.decision is Decision.RELEASE and record.state is EntryState.PENDING:
-        return Change(EntryState.HELD, None)
-    if (record.state, record.event_id) != (undo.state, undo.event_id):
-        raise _too_late(record, undo.decision)
-    if undo.decision is not Decision.SAME_AS:
-        return Change(record.state, None, record.event_id)
-    if giver is None or giver.record.state is not EntryState.SUPERSEDED or giver.record.candidate_id != record.entry_id:
-        raise _too_late(record, undo.decision, f"{giver or 'the row that had the event'} is back in its source, and ")
-    return Change(EntryState.HELD, None, adopted=giver)
-
-
-def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
-    """Return whether a read has ignored the entry again since the last decision, because its row went back to the ignored
-    payload.
-    """
-    return record.is_set_aside and undo.decision is not Decision.IGNORE
+def _has_event(record: RowRecord) -> bool:
+    is_delivered = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
+    return is_delivered and record.removed_at is None
 
 
 def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossibleError:
@@ -343,145 +369,15 @@ def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossib
     return NotPossibleError(problem, hint=hint)
 
 
-def _taken_over(record: RowRecord) -> NotPossibleError:
-    problem = f"the event of {record.row_key} was taken over by another key: sent again, there would be a second one"
+def _without_event(case: Case) -> NotPossibleError:
+    """Return the error for a row whose event is another's, or of which nothing was created."""
+    row = case.record.row_key
+    if case.outcome is Outcome.IDLE:
+        hint = "once the row is back in its source, the next run sends it"
+        return NotPossibleError(f"{row} was refused, and its source has withdrawn it: no event of it was created", hint=hint)
+    problem = f"the event of {row} was taken over by another key: sent again, there would be a second one"
     return NotPossibleError(problem, hint="`--undo` for that other key gives the event back")
 
 
 def _words(state: EntryState) -> str:
     return state.value.replace("_", " ")
-
-
-Record = Row[*tuple[Any, ...]]
-
-
-def shown_of(row: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the fingerprint and body of an entry's baseline."""
-    prefix = "" if row["baseline_body"] is None else "baseline_"
-    return row[f"{prefix}fingerprint"], row[f"{prefix}body"]
-
-
-def wanted_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """Return the payload that the source asks for: the drift, or else the baseline. The body is None if cancelled or if changes
-    are not reported.
-    """
-    return shown_of(row) if row["drift_fingerprint"] is None else (row["drift_fingerprint"], row["drift_body"])
-
-
-def applied(row: Record) -> dict[str, Any]:
-    """Return the columns that make the drift the baseline."""
-    body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
-    digests = {"twin_digest": entries.duplicate_digest_of(body), "ends_at": entries.ends_at_of(body), "ignored_fingerprint": None}
-    return columns | digests | NO_DRIFT
-
-
-def pinned(body: bytes) -> dict[str, Any]:
-    """Return the columns that pin a body. The fingerprint is that of a payload without a cover, which the next read adds."""
-    columns = {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None}
-    return columns | {
-        "twin_digest": entries.duplicate_digest_of(body),
-        "channel_id": entries.channel_of(body),
-        "ends_at": entries.ends_at_of(body),
-    }
-
-
-def drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
-    """Return the drift columns of an entry, from what the service shows and what the source asks for."""
-    wanted, body = asked
-    kind: DriftKind | None = None
-    if wanted == entries.CANCELLED:
-        body, kind = None, DriftKind.CANCELLED
-    elif wanted == shown[0] and not is_removed:
-        return dict(NO_DRIFT)
-    elif body is not None:
-        kind = DriftKind.RETURNED if is_removed else entries.kind_of_drift(shown[1], body)
-    return {"drift_body": body, "drift_fingerprint": wanted, "drift_kind": kind and kind.value}
-
-
-_CHANGED_BY_READS = (
-    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
-    *("refused_request_id", "denied_request_id", "removed_at", "body", "cover_url", "cover_on_error", "fingerprint"),
-    *("channel_id", "baseline_body", "baseline_fingerprint", "twin_digest", "ends_at", *NO_DRIFT, "ignored_fingerprint"),
-)
-"""Columns that the next read may change in an entry to be sent again, and that only these decisions change otherwise."""
-_BODIES = frozenset({"body", "baseline_body", "drift_body"})
-
-
-def undo_of(
-    row: Record, columns: Mapping[str, Any], decision: Decision | None = None, *, adopted_id: int | None = None
-) -> dict[str, Any]:
-    """Return the column by which a decision can be undone: the entry after the change, and the former values of the changed
-    columns.
-    """
-    decision = decision or Decision(columns["decision"])
-    names = set(columns) - {"updated_at", "undo"}
-    if decision in (Decision.RESEND, Decision.RETRY):
-        names.update(_CHANGED_BY_READS)
-    stored = {
-        "decision": decision.value,
-        "after": [columns.get(name, getattr(row, name)) for name in ("state", "revision", "attempts", "event_id")],
-        "before": {name: _encoded(name, getattr(row, name)) for name in sorted(names)},
-        "adopted_id": adopted_id,
-    }
-    return {"undo": json.dumps(stored, separators=(",", ":"))}
-
-
-def load_undo(stored: str) -> Undo:
-    undo = json.loads(stored)
-    state, revision, attempts, event_id = undo["after"]
-    before = {name: _decoded(name, value) for name, value in undo["before"].items()}
-    return Undo(Decision(undo["decision"]), EntryState(state), revision, attempts, event_id, before, undo["adopted_id"])
-
-
-def _encoded(name: str, value: Any) -> Any:
-    """Return a column's value for JSON: bodies as text, digests in hexadecimal, times in ISO 8601."""
-    if isinstance(value, bytes):
-        return value.decode() if name in _BODIES else value.hex()
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _decoded(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _BODIES:
-        return value.encode()
-    if name == "twin_digest":
-        return bytes.fromhex(value)
-    return datetime.fromisoformat(value) if name.endswith("_at") else value
-
-
-def restored(row: Record, undo: Undo) -> dict[str, Any]:
-    """Return the columns that undo the last decision about an entry.
-
-    The former baseline is restored; what the source asks for now is drift against it.
-    """
-    before, asked = dict(undo.before), wanted_of(row._asdict())
-    then = {**row._asdict(), **before}
-    if undo.decision is Decision.IGNORE and row.decision != Decision.IGNORE:  # the row has changed since, and is listed
-        return {"ignored_fingerprint": then["ignored_fingerprint"]}
-    is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
-    is_unanswered = then["unanswered_at"] is not None
-    if is_to_be_sent and entries.may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
-        before |= NO_DRIFT
-    elif (
-        is_to_be_sent
-        or undo.decision is Decision.APPLIED
-        or (undo.decision is Decision.REMOVED and row.drift_kind == DriftKind.RETURNED)
-    ):
-        before |= drift_against(shown_of(then), asked, is_removed=then["removed_at"] is not None)
-    elif undo.decision is Decision.SAME_AS and asked[1] is not None and asked[0] != before["fingerprint"]:
-        # Held again, as its source asks for it now: with its cover image, unless that has changed too.
-        cover = {name: before[name] for name in ("cover_url", "cover_on_error")}
-        has_same_cover = fingerprint(asked[1], cover["cover_url"] or "") == asked[0]
-        before |= pinned(asked[1]) | {"row_digest": b""} | ({"fingerprint": asked[0], **cover} if has_same_cover else {})
-    if before["decision"] == Decision.IGNORE and then["ignored_fingerprint"] != asked[0]:
-        before |= {"decision": None, "decided_at": None, "decided_by": None}
-    return before
-
-
-def next_key(row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    """Return the columns of the entry's next key, under which nothing was sent."""
-    revision = row.revision + 1
-    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
-    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
-    return {"revision": revision, "idempotency_key": key, **unsent}

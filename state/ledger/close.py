@@ -10,61 +10,78 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from mappings.row_key import RowKey
 from state.database import in_pages
-from state.enums import Decision, DriftKind, EntryState, GateState, Phase, ProblemKind
+from state.enums import GateState, Observed, Outcome, Phase, ProblemKind
+from state.facts import Plan, Reading, Tried, plan
 from state.ledger.accounts import READS_COMPARED, Alongside, Candidate, ReadKind, StageReport, dump
+from state.ledger.copies import Neighbour, read_neighbours
 from state.ledger.entries import (
-    BASELINE,
-    IS_IN_SOURCE,
+    CANDIDATE,
+    IS_GONE,
+    IS_IGNORED,
     IS_NEVER_SENT,
-    IS_SET_ASIDE,
+    IS_OPEN,
+    IS_UNDECIDED,
     MARK,
-    MAY_BE_OUT,
+    MAY_GET_EVENT,
+    MAY_HAVE_EVENT,
+    OBSERVED,
+    PAYLOAD,
     SOME,
-    WITHOUT_EVENT,
+    TRIED,
     count_entries,
+    count_in_source,
     count_to_come,
-    count_unmarked,
     differing_fields,
+    find_takers,
+    forget_observations,
     is_to_come,
     mark_anew,
+    observe,
+    release,
 )
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge
 from state.ledger.likeness import AT_LEAST, MOST_COMPARED, Candidates, find_elsewhere, pairs, pairs_elsewhere
 from state.ledger.problems import held, stem_of, strike, write_problems
-from state.ledger.reads import Mark, Neighbour, SourceRead, read_neighbours
-from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
+from state.ledger.reads import Mark, SourceRead
+from state.tables import ATTEMPT, BODY, DECISION, DUPLICATE_MARK, ENTRY, OBSERVATION, RUN
 
+_PAGE = 2_000
 _MANY_CHANGES = 20
 """Fewer rows than this that change in the same field trip no brake."""
 _Row = Row[*tuple[Any, ...]]
-# A row that a person has ignored is listed again: that it is gone is a change.
-_LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision)
-# A removed event whose row came back, and is gone again, is as it was.
-_SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
-# Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event.
-_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
-    *(SOME, IS_IN_SOURCE), ENTRY.c.state.not_in((EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value))
-)
+_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, ENTRY.c.outcome, TRIED.label("tried")).where(SOME, ~IS_GONE)
 _MARKS = select(MARK).where(SOME)
-_FORGET_MARKS = delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
-_FORGET_MARKS = _FORGET_MARKS.where(DUPLICATE_MARK.c.entry_id.in_(bindparam("entries", expanding=True)))
-_LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
-_OTHER = ENTRY.alias()
-_IDS = select(ENTRY.c.id)
-# Apart from the ids, which an index holds: the entries themselves are large.
-_ROWS = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
+_FORGET_MARKS = delete(DUPLICATE_MARK).where(
+    DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)),
+    DUPLICATE_MARK.c.entry_id.in_(bindparam("entries", expanding=True)),
+)
+_LIKE = update(OBSERVATION).where(OBSERVATION.c.entry_id == bindparam("entry")).values(candidate_id=bindparam("like"))
+_PAYLOAD = ("body", "cover_url", "cover_on_error")
 
 
 def close_stage(
@@ -76,13 +93,14 @@ def close_stage(
 
 class _Closing:
     """Ends one read. `_past`: entries whose rows are gone after their event; `_dropped`: missing ones that cannot have an
-    event.
+    event; `_settled`: removed ones whose rows are gone again.
     """
 
     def __init__(self, connection: Connection, read: SourceRead) -> None:
         self._connection = connection
         self._read, self._run, self._marks, self._tally = read, read.run, read.marks, read.tally
-        self._past, self._dropped, self._freed = array("q"), array("q"), set[int]()
+        self._past, self._dropped, self._settled = array("q"), array("q"), array("q")
+        self._freed = set[int]()
         self._neighbours: Mapping[int, Neighbour] = {}
 
     def close(self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None) -> StageReport:
@@ -123,9 +141,9 @@ class _Closing:
         account.check()
         report = tally.report(
             run.run_id,
-            is_whole=read.is_whole,
             vanished=marks.count(Mark.VANISHED),
             standing=read.listed.standing,
+            is_whole=read.is_whole,
             known_before=read.known_before,
             last_whole_read=scope.last_whole_read,
             is_marking=policy.on_vanish == "report",
@@ -152,15 +170,15 @@ class _Closing:
         tally, is_conflicting = self._tally, any(self._marks.find(Mark.CONFLICTING))
         if tally.restless or (is_conflicting and tally.warnings):
             return False
-        is_owed = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
-        may_change = bool(tally.called_off) or is_conflicting
-        return not (may_change and count_entries(self._connection, ENTRY.c.scope_id == self._run.scope_id, is_owed))
+        is_owed = (ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.outcome.in_((Outcome.OWED, Outcome.DENIED)), IS_OPEN)
+        return not ((tally.called_off or is_conflicting) and count_entries(self._connection, *is_owed))
 
     def _mark_rows_of_stems(self) -> None:
         """Mark as deleted the earlier events of rows in this read that the row does not have any more."""
         read = self._read
         stems = read.stems | read.left_out_stems.keys()
-        for row in self._entries(_ROWS, *EntryState) if stems else ():
+        rows = select(ENTRY.c.id, ENTRY.c.row_key).where(*self._of_feed_before()).execution_options(yield_per=_PAGE)
+        for row in self._connection.execute(rows) if stems else ():
             stem = stem_of(row.row_key, read.policy.row_parts)
             if stem in stems and not self._marks.has(row.id, Mark.PRESENT):
                 self._marks.mark(row.id, Mark.DELETED)
@@ -168,27 +186,26 @@ class _Closing:
                     read.left_out[row.id] = read.left_out_stems[stem]
 
     def _withdraw(self) -> tuple[int, int]:
-        """Withdraw pending entries that were never sent, if two rows claim them, or the source no longer asks for them (missing
-        in a full read, deleted, or now rejected or skipped).
+        """Withdraw owed entries that were never sent, if two rows claim them, or the source no longer asks for them (missing in
+        a full read, deleted, or now rejected or skipped).
 
-        An entry that was refused before becomes refused again, without a fingerprint, so that any later payload reopens it.
-        Return how many entries were not read, and how many known ones that the source has were removed from the ledger.
+        An entry whose key was used, though nothing was created, becomes idle: any later payload reopens it. Return how many
+        entries were not read, and how many known ones that the source has were removed from the ledger.
         """
         unread = known = 0
-        marks, tally, now = self._marks, self._tally, self._run.now()
-        deleted = array("q", (entry_id for entry_id in marks.find(Mark.CONFLICTING) if entry_id > marks.boundary))
-        refused = list[int]()
-        for row in self._entries(_ROWS, EntryState.PENDING):
-            if row.attempts:
-                continue
+        marks, tally = self._marks, self._tally
+        deleted, idle = array("q", (one for one in marks.find(Mark.CONFLICTING) if one > marks.boundary)), array("q")
+        has_used_key = or_(ENTRY.c.revision > 0, exists().where(ATTEMPT.c.entry_id == ENTRY.c.id)).label("has_used_key")
+        owed = select(ENTRY.c.id, has_used_key).where(*self._of_feed_before(), IS_NEVER_SENT, IS_OPEN)
+        for row in self._in_pages(owed):
             is_present, is_unasked = marks.has(row.id, Mark.PRESENT), not marks.has(row.id, Mark.MAPPED)
             is_unreleased = row.id > self._read.scope.released_id
             is_conflicting = marks.has(row.id, Mark.CONFLICTING)
             tally.unreleased += is_unreleased and is_present
             if is_conflicting or (is_unasked and (self._read.is_whole or is_present or marks.is_deleted(row.id))):
                 tally.withdrawn += not is_conflicting
-                if row.revision or row.refused_request_id:
-                    refused.append(row.id)
+                if row.has_used_key:
+                    idle.append(row.id)
                 else:
                     deleted.append(row.id)
                     known += is_present
@@ -196,9 +213,7 @@ class _Closing:
                 unread += is_unasked
                 tally.waiting += not is_unasked and is_unreleased
         self._delete(deleted)
-        for page in in_pages(refused):
-            columns = {"state": EntryState.REFUSED.value, "fingerprint": "", "updated_at": now}
-            self._connection.execute(update(ENTRY).where(SOME).values(**columns), {"entries": page})
+        self._become(Outcome.IDLE, idle)
         return unread, known
 
     def _delete(self, entries: Iterable[int]) -> None:
@@ -206,7 +221,16 @@ class _Closing:
         for page in in_pages(entries):
             marks = self._connection.execute(_MARKS, {"entries": page}).scalars().all()
             self._connection.execute(_FORGET_MARKS, {"entries": page, "marks": marks})
-            self._connection.execute(delete(ENTRY).where(SOME), {"entries": page})
+            for table in (OBSERVATION, DECISION, BODY):
+                self._connection.execute(delete(table).where(table.c.entry_id.in_(page)))
+            self._connection.execute(delete(ENTRY).where(ENTRY.c.id.in_(page)))
+
+    def _become(self, outcome: Outcome, entries: Iterable[int]) -> None:
+        """Give entries another outcome, without what their source said."""
+        for page in in_pages(entries):
+            changed = update(ENTRY).where(ENTRY.c.id.in_(page)).values(outcome=outcome.value, changed_at=self._run.now())
+            self._connection.execute(changed)
+            forget_observations(self._connection, page)
 
     def _find_alongside(self) -> Alongside | None:
         """Return another scope that delivers the rows of a feed of which nothing was released yet, None if there is none.
@@ -223,8 +247,8 @@ class _Closing:
             self._settle_held()
             return found
         self._hold_alike(lambda row: known.candidates.give(pairs_elsewhere(row.row_key, row.body, is_namesake=is_namesake)))
-        is_held = (ENTRY.c.scope_id == scope.id, ENTRY.c.state == EntryState.HELD.value, ~IS_SET_ASIDE)
-        held_for = connection.execute(select(ENTRY.c.candidate_id).where(*is_held)).scalars().all()
+        is_held = (ENTRY.c.scope_id == scope.id, ENTRY.c.outcome == Outcome.HELD, IS_OPEN, ~IS_IGNORED)
+        held_for = connection.execute(select(CANDIDATE).where(*is_held)).scalars().all()
         of_other = select(ENTRY.c.id).where(SOME, ENTRY.c.scope_id == found.scope_id)
         pages = in_pages({entry_id for entry_id in held_for if entry_id})
         known_there = {entry_id for page in pages for entry_id in connection.execute(of_other, {"entries": page}).scalars()}
@@ -238,8 +262,10 @@ class _Closing:
         marks = self._marks
         if self._read.policy.kind is ReadKind.CHOSEN:
             return ()
-        if self._read.is_whole and count_unmarked(self._connection, self._run.scope_id, marks.boundary) != present:
-            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.has(row.id, Mark.PRESENT))
+        if self._read.is_whole and count_in_source(self._connection, self._run.scope_id, marks.boundary) != present:
+            ids = select(ENTRY.c.id).where(*self._of_feed_before()).execution_options(yield_per=_PAGE)
+            every = self._connection.execute(ids).scalars()
+            return array("q", (entry_id for entry_id in every if not marks.has(entry_id, Mark.PRESENT)))
         return marks.find(Mark.DELETED)
 
     def _sort_out(self, absent: Iterable[int]) -> None:
@@ -249,29 +275,31 @@ class _Closing:
             for row in self._connection.execute(_ABSENT, {"entries": page}):
                 if self._marks.has(row.id, Mark.PRESENT) or self._read.unread.covers(row.row_key):
                     continue
-                if not row.may_be_out:
-                    self._dropped.append(row.id)
-                elif row.ends_at is not None and row.ends_at <= now:
-                    self._past.append(row.id)
-                else:
-                    self._marks.mark(row.id, Mark.VANISHED)
+                is_over = row.ends_at is not None and row.ends_at <= now
+                facts = Outcome(row.outcome), Tried(row.tried)
+                match plan(*facts, Reading.OVER if is_over else Reading.ABSENT):
+                    case Plan.VANISH:
+                        self._marks.mark(row.id, Mark.VANISHED)
+                    case Plan.END if plan(*facts, Reading.ABSENT) is Plan.VANISH:
+                        self._past.append(row.id)
+                    case Plan.END:
+                        self._dropped.append(row.id)
+                    case Plan.SETTLE:
+                        self._settled.append(row.id)
+                    case _:
+                        pass
 
     def _mark_gone(self) -> None:
         """Record rows as vanished, with the rule that leaves them out, or as gone after their event; later reads do not count
         them again.
         """
-        connection, now = self._connection, self._run.now()
-        by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
-        for entry_id in self._marks.find(Mark.VANISHED):
-            by_rule[self._read.left_out.get(entry_id, "")].append(entry_id)
-        for rule, entries in by_rule.items():
-            for page in in_pages(entries):
-                vanished = update(ENTRY).where(SOME, ENTRY.c.vanished_at.is_(None))
-                columns = {"vanished_at": now, "vanished_by": rule, "decision": _LISTED}
-                connection.execute(vanished.values(**columns), {"entries": page})
+        connection, seen = self._connection, {"scope_id": self._run.scope_id, "seen_at": self._run.now()}
+        for page in in_pages(self._marks.find(Mark.VANISHED)):
+            said = {**seen, "kind": Observed.VANISHED.value}
+            observe(connection, [{**said, "entry_id": one, "rule": self._read.left_out.get(one) or None} for one in page])
         for page in in_pages(chain(self._past, self._dropped)):
-            connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
-            connection.execute(_SETTLE, {"entries": page})
+            observe(connection, [{**seen, "kind": Observed.GONE.value, "entry_id": entry_id} for entry_id in page])
+        forget_observations(connection, self._settled)
 
     def _among_to_come(self) -> dict[str, Any]:
         """Return how many entries each rule newly leaves out, and how many changed in each field, out of how many with future
@@ -295,20 +323,17 @@ class _Closing:
         A draft that is to be published differs on purpose.
         """
         connection, marks, fields = self._connection, self._marks, Counter[str]()
-        of_feed, is_listed = (
-            ENTRY.c.scope_id == self._run.scope_id,
-            ENTRY.c.drift_kind.is_not(None) & ENTRY.c.drift_body.is_not(None),
-        )
-        which = [of_feed, is_listed, MAY_BE_OUT, IS_IN_SOURCE, ~IS_SET_ASIDE, is_to_come(ENTRY.c.ends_at, self._now())]
-        is_many = count_entries(connection, *which) >= _MANY_CHANGES
-        if is_many and (since := self._end_of_let_out_reads()) is not None:
-            which.append(ENTRY.c.updated_at >= since)
-        if is_many:
-            drifts = select(ENTRY.c.id, BASELINE, ENTRY.c.drift_body).where(SOME)
-            for page in in_pages(connection.execute(select(ENTRY.c.id).where(*which)).scalars().all()):
-                for row in connection.execute(drifts, {"entries": page}):
-                    if not self._read.is_whole or marks.has(row.id, Mark.PRESENT):
-                        fields.update(differing_fields(row.body, row.drift_body) - {"status"})
+        is_change = OBSERVATION.c.kind.in_((Observed.EDITED, Observed.TO_PUBLISH))
+        changed = select(OBSERVATION.c.entry_id).where(OBSERVATION.c.scope_id == self._run.scope_id, is_change)
+        ids = connection.execute(changed).scalars().all()
+        if len(ids) >= _MANY_CHANGES and (since := self._end_of_let_out_reads()) is not None:
+            ids = connection.execute(changed.where(OBSERVATION.c.seen_at >= since)).scalars().all()
+        is_listed = (SOME, MAY_HAVE_EVENT, ~IS_IGNORED, is_to_come(self._now()))
+        wanted = select(OBSERVATION.c.body).where(OBSERVATION.c.entry_id == ENTRY.c.id).scalar_subquery().label("wanted")
+        for page in in_pages(ids) if len(ids) >= _MANY_CHANGES else ():
+            for row in connection.execute(select(ENTRY.c.id, PAYLOAD, wanted).where(*is_listed), {"entries": page}):
+                if not self._read.is_whole or marks.has(row.id, Mark.PRESENT):
+                    fields.update(differing_fields(row.body, row.wanted) - {"status"})
         return Counter({name: count for name, count in fields.items() if count >= _MANY_CHANGES})
 
     def _end_of_let_out_reads(self) -> datetime | None:
@@ -359,32 +384,35 @@ class _Closing:
         if not new:
             return 0
         of_feed, now = ENTRY.c.scope_id == self._run.scope_id, self._now()
-        known, is_judged = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT), new >= AT_LEAST and policy.kind is not ReadKind.CHOSEN
+        known = select(ENTRY.c.id).where(of_feed, MAY_HAVE_EVENT)
+        is_judged = new >= AT_LEAST and policy.kind is not ReadKind.CHOSEN
         if is_judged and self._read.is_whole:
             youngest = connection.execute(known.order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)).scalars()
             absent = [entry_id for entry_id in youngest if not marks.has(entry_id, Mark.PRESENT)]
         else:
-            is_gone = ~IS_IN_SOURCE if is_judged else ENTRY.c.vanished_at.is_not(None) & is_to_come(ENTRY.c.ends_at, now)
+            kinds = (Observed.VANISHED, Observed.GONE) if is_judged else (Observed.VANISHED,)
+            seen = select(OBSERVATION.c.entry_id).where(OBSERVATION.c.scope_id == self._run.scope_id)
+            seen = seen.where(OBSERVATION.c.kind.in_(kinds)).order_by(OBSERVATION.c.entry_id).limit(MOST_COMPARED)
+            missing_ones = known.where(SOME, *(() if is_judged else (is_to_come(now),))).order_by(ENTRY.c.id)
+            pages = (connection.execute(missing_ones, {"entries": page}) for page in in_pages(connection.execute(seen).scalars()))
             newly = filter(marks.is_deleted, marks.find(Mark.DELETED)) if is_judged else marks.find(Mark.VANISHED)
-            absent = list(islice(chain(connection.execute(known.where(is_gone)).scalars(), newly), MOST_COMPARED))
+            absent = list(islice(chain((row.id for rows in pages for row in rows), newly), MOST_COMPARED))
         if not absent:
             return 0
-        held = (
-            select(_OTHER.c.id)
-            .join(ENTRY, ENTRY.c.candidate_id == _OTHER.c.id)
-            .where(of_feed, ENTRY.c.state == EntryState.HELD.value)
-        )
-        used = set(connection.execute(held.where(ENTRY.c.twin_digest == _OTHER.c.twin_digest)).scalars())
+        held = select(CANDIDATE, ENTRY.c.twin_digest).where(of_feed, ENTRY.c.outcome == Outcome.HELD, IS_OPEN)
+        pairs_held = {tuple(row) for row in connection.execute(held)}
+        digests = select(ENTRY.c.id, ENTRY.c.twin_digest).where(SOME)
+        pages = (connection.execute(digests, {"entries": page}) for page in in_pages(one for one, _ in pairs_held if one))
+        used = {row.id for rows in pages for row in rows if tuple(row) in pairs_held}
         vanished, missing = Candidates(), set[int]()
         stems = (
             {stem_of(row.row_key, policy.row_parts) for row in self._new_rows()} if policy.row_parts is not None else set[str]()
         )
-        columns = select(
-            ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.vanished_at, ENTRY.c.ends_at, IS_SET_ASIDE.label("is_ignored"), BASELINE
-        )
+        facts = (OBSERVED.label("kind"), IS_IGNORED.label("is_ignored"), PAYLOAD)
+        columns = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, *facts)
         for page in in_pages(entry_id for entry_id in absent if entry_id not in used):
             for row in connection.execute(columns.where(SOME), {"entries": page}):
-                was_vanished = row.vanished_at is not None and not row.is_ignored
+                was_vanished = row.kind == Observed.VANISHED and not row.is_ignored
                 is_vanished = policy.on_vanish == "report" and (was_vanished or marks.has(row.id, Mark.VANISHED))
                 has_future = row.ends_at is None or row.ends_at > now
                 if is_vanished and has_future and stem_of(row.row_key, policy.row_parts) not in stems:
@@ -414,20 +442,29 @@ class _Closing:
 
     def _new_rows(self) -> Iterator[_Row]:
         """Yield the rows of this read that were never released or sent, and about which no person has decided."""
-        new = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, BASELINE).order_by(ENTRY.c.id).limit(2_000)
-        new = new.where(ENTRY.c.scope_id == self._run.scope_id, IS_NEVER_SENT, ENTRY.c.revision == 0, ENTRY.c.decision.is_(None))
-        after, left = self._read.scope.released_id, MOST_COMPARED
-        while left > 0 and (page := self._connection.execute(new.where(ENTRY.c.id > after)).all()):
-            after, left = page[-1].id, left - len(page)
-            yield from (row for row in page if self._marks.has(row.id, Mark.MAPPED))
+        new = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, PAYLOAD).where(
+            ENTRY.c.scope_id == self._run.scope_id, IS_NEVER_SENT, IS_OPEN, ENTRY.c.revision == 0, IS_UNDECIDED
+        )
+        rows = self._in_pages(new, after=self._read.scope.released_id)
+        yield from (row for row in islice(rows, MOST_COMPARED) if self._marks.has(row.id, Mark.MAPPED))
 
     def _hold(self, found: Mapping[int, tuple[RowKey, str, Candidate]]) -> None:
         """Hold staged rows, by entry, with key, place and candidate."""
         tally, marks = self._tally, self._marks
         if not found:
             return
+        names = ("entry_id", "scope_id", "kind", "fingerprint", "seen_at", *_PAYLOAD)
+        shown = select(ENTRY.c.fingerprint).where(ENTRY.c.id == BODY.c.entry_id).scalar_subquery()
+        said = (literal(self._run.scope_id), literal(Observed.HELD.value), shown)
+        seen_at = literal(self._run.now(), OBSERVATION.c.seen_at.type)
+        bodies = select(BODY.c.entry_id, *said, seen_at, *(BODY.c[name] for name in _PAYLOAD))
+        for page in in_pages(found):
+            held_ones = update(ENTRY).where(ENTRY.c.id.in_(page)).values(outcome=Outcome.HELD.value)
+            self._connection.execute(held_ones)
+            self._connection.execute(insert(OBSERVATION).from_select(names, bodies.where(BODY.c.entry_id.in_(page))))
+            self._connection.execute(delete(BODY).where(BODY.c.entry_id.in_(page)))
         likes = [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in found.items()]
-        self._connection.execute(_LIKE.values(state=EntryState.HELD.value), likes)
+        self._connection.execute(_LIKE, likes)
         for entry_id, (row_key, place, candidate) in found.items():
             is_waiting = entry_id <= marks.boundary and entry_id not in self._freed  # staged by an earlier read
             is_restaged = is_waiting and marks.has(entry_id, Mark.STAGED)
@@ -439,14 +476,16 @@ class _Closing:
         rows = (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values())
         write_problems(self._connection, self._run, rows)
 
-    def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
-        """Yield the entries from before this read by state and age, in pages."""
-        page = page.where(ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.id <= self._marks.boundary).order_by(ENTRY.c.id)
-        for state in states:
-            after, of_state = 0, page.where(ENTRY.c.state == state.value).limit(2_000)
-            while rows := self._connection.execute(of_state.where(ENTRY.c.id > after)).all():
-                yield from rows
-                after = rows[-1].id
+    def _of_feed_before(self) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        """Return the conditions for the feed's entries from before this read."""
+        return ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.id <= self._marks.boundary
+
+    def _in_pages(self, rows: Select[Any], after: int = 0) -> Iterator[_Row]:
+        """Yield these entries by age; they may change while the caller has a page."""
+        rows = rows.order_by(ENTRY.c.id).limit(_PAGE)
+        while page := self._connection.execute(rows.where(ENTRY.c.id > after)).all():
+            yield from page
+            after = page[-1].id
 
     def _hold_staged_beside(self) -> None:
         """Hold new rows of this read that resemble entries which other feeds have staged since it began."""
@@ -462,25 +501,25 @@ class _Closing:
         Return how many entries from before this read are or were held and are in the source. All marks must be written.
         """
         connection, scope_id, marks, present = self._connection, self._run.scope_id, self._marks, 0
-        names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
-        held_rows = select(*(ENTRY.c[name] for name in names)).order_by(ENTRY.c.id).limit(500)
-        held_rows = held_rows.where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.HELD.value)
-        self._neighbours, after = read_neighbours(connection, scope_id), 0
-        while page := connection.execute(held_rows.where(ENTRY.c.id > after)).all():
-            after = page[-1].id
+        names = ("id", "row_key", "twin_digest", "revision", "created_at")
+        held_rows = select(*(ENTRY.c[name] for name in names), CANDIDATE, IS_IGNORED.label("is_ignored"))
+        is_held = (ENTRY.c.scope_id == scope_id, ENTRY.c.outcome == Outcome.HELD, IS_OPEN)
+        self._neighbours = read_neighbours(connection, scope_id)
+        for page in in_pages(self._in_pages(held_rows.where(*is_held))):
             mapped, over = [], []
             for row in page:
                 present += row.id <= marks.boundary and marks.has(row.id, Mark.PRESENT)
+                if row.is_ignored:
+                    continue
                 if marks.has(row.id, Mark.MAPPED):
-                    if not marks.has(row.id, Mark.CONFLICTING) and row.decision != Decision.IGNORE:
+                    if not marks.has(row.id, Mark.CONFLICTING):
                         mapped.append(row)
-                elif row.decision is None and (self._read.is_whole or marks.has(row.id, Mark.PRESENT | Mark.DELETED)):
+                elif self._read.is_whole or marks.has(row.id, Mark.PRESENT | Mark.DELETED):
                     over.append(row)
             self._judge_held(mapped)
             self._delete(row.id for row in over if not row.revision)
             # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
-            used = ENTRY.c.id.in_([row.id for row in over if row.revision])
-            connection.execute(update(ENTRY).where(used).values(state=EntryState.SUPERSEDED.value))
+            self._become(Outcome.MOVED, [row.id for row in over if row.revision])
             strike(connection, scope_id, ProblemKind.HELD, [row.row_key for row in over])
         return present
 
@@ -502,10 +541,8 @@ class _Closing:
                 likes[row.id] = entry_id
             else:
                 freed[row.twin_digest] = row
-        now, rows = self._run.now(), freed.values()
-        pending = {"state": EntryState.PENDING.value, "attempts": 0, "candidate_id": None, "undo": None}
-        freeing = update(ENTRY).where(ENTRY.c.id.in_([row.id for row in rows]))
-        connection.execute(freeing.values(**pending, staged_run=self._run.run_id, updated_at=now))
+        rows, ids = freed.values(), [row.id for row in freed.values()]
+        release(connection, ids, staged_run=self._run.number, changed_at=self._run.now())
         mark_anew(connection, ((row.id, row.twin_digest) for row in rows))
         strike(connection, self._run.scope_id, ProblemKind.HELD, [row.row_key for row in rows])
         for row in rows:
@@ -516,7 +553,7 @@ class _Closing:
 
     def _still_holds(self, row: _Row, candidate: _Row | None) -> bool:
         """Return whether a held row still resembles its candidate, or the candidate's row is not known to be in its source."""
-        if candidate is None or candidate.state in WITHOUT_EVENT or candidate.removed_at is not None:
+        if candidate is None or not candidate.may_get_event:
             return False
         scope_id = candidate.scope_id
         if scope_id not in self._neighbours or scope_id in self._read.duplicates.apart:
@@ -530,21 +567,20 @@ class _Closing:
         return is_gone and not self._marks.has(candidate.id, Mark.PRESENT)
 
     def _resolve(self, entries: Collection[int]) -> dict[int, _Row]:
-        """Return entries by id; a superseded one is replaced by the entry that has its event."""
-        names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
-        candidates = select(*(ENTRY.c[name] for name in names), (~IS_IN_SOURCE).label("is_gone"))
-        rows: dict[int, _Row] = {}
-        wanted = set(entries)
-        while wanted:
-            rows |= {row.id: row for row in self._connection.execute(candidates.where(ENTRY.c.id.in_(wanted)))}
-            adopters = (row.candidate_id for row in rows.values() if row.state == EntryState.SUPERSEDED and row.candidate_id)
-            wanted = set(adopters) - rows.keys() - wanted
-        return {entry_id: _adopter_of(rows, rows[entry_id]) for entry_id in entries if entry_id in rows}
+        """Return entries by id; one whose event was moved is replaced by the entry that has it."""
+        columns = (*(ENTRY.c[name] for name in ("id", "scope_id", "outcome", "twin_digest")), IS_GONE.label("is_gone"))
+        candidates = select(*columns, MAY_GET_EVENT.label("may_get_event"))
+        takers, wanted = dict[int, int](), set(entries)
+        while new := find_takers(self._connection, wanted - takers.keys()):
+            takers |= new
+            wanted |= set(new.values())
+        rows = {row.id: row for row in self._connection.execute(candidates.where(ENTRY.c.id.in_(wanted)))}
+        return {entry_id: _taker_of(rows, takers, rows[entry_id]) for entry_id in entries if entry_id in rows}
 
 
-def _adopter_of(rows: Mapping[int, _Row], row: _Row) -> _Row:
+def _taker_of(rows: Mapping[int, _Row], takers: Mapping[int, int], row: _Row) -> _Row:
     passed = {row.id}
-    while row.state == EntryState.SUPERSEDED and row.candidate_id in rows and row.candidate_id not in passed:
-        row = rows[row.candidate_id]
+    while row.outcome == Outcome.MOVED and (taker := rows.get(takers.get(row.id, 0))) is not None and taker.id not in passed:
+        row = taker
         passed.add(row.id)
     return row

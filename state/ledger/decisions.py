@@ -1,37 +1,69 @@
-"""Records people's decisions about rows, and events found in the service's list, in one transaction under the feed's lease."""
+"""Records people's decisions about rows, and events found in the service's list, in one transaction under the feed's lease.
+
+A decision is a row, with the entry before it; the last one of an entry counts. One function writes any of them, and one takes any
+of them back.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, case, exists, func, select, update
+import sqlalchemy as sa
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey
-from state.database import in_pages, reading
-from state.enums import Decision, EntryState, ProblemKind
+from state import facts
+from state.database import in_pages, insert_if_new, put_all, reading
+from state.enums import Decision, EntryState, Grant, Observed, Outcome, ProblemKind
 from state.errors import LeaseLostError
 from state.ledger import choices
 from state.ledger.accounts import dump_answer
-from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
-from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, find_owners, mark_anew
+from state.ledger.choices import Case, Change, Instruction, NoChange, NotPossibleError, Option, Record
+from state.ledger.entries import (
+    FACTS,
+    IS_GONE,
+    IS_IGNORED,
+    WISH,
+    attempts_of,
+    columns_of,
+    destination_of,
+    find_owners,
+    forget_observations,
+    in_facts,
+    kind_of_drift,
+    mark_anew,
+    observe,
+)
 from state.ledger.lease import FencedTransaction, Lease, show_token
-from state.ledger.standing import RECORDS, SEEKABLE, FeedScope, RowRecord, as_record
-from state.tables import ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
+from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
+from state.tables import ATTEMPT, BODY, DECISION, ENTRY, OBSERVATION, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""
-Outcome = Change | NoChange | NotPossibleError | None
-_WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
-    SCOPE, SCOPE.c.id == ENTRY.c.scope_id
+Proposal = Change | NoChange | NotPossibleError | None
+_CASES = RECORDS.add_columns(
+    *(WISH.label("wish"), BODY.c.cover_url, BODY.c.cover_on_error, OBSERVATION.c.fingerprint.label("asked_fingerprint")),
+    *(
+        OBSERVATION.c.cover_url.label("asked_cover_url"),
+        OBSERVATION.c.cover_on_error.label("asked_cover_on_error"),
+        ENTRY.c.sent_run.label("sent_number"),
+    ),
 )
-_NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None}
-_IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
+_IS_BLANK = (
+    *(ATTEMPT.c.requests == 0, ~ATTEMPT.c.is_limited, ATTEMPT.c.granted.is_(None)),
+    *(ATTEMPT.c.refused_id.is_(None), ATTEMPT.c.denied_id.is_(None)),
+)
+_CODES: dict[str, str] = {
+    Decision.EVENT_ID: choices.RESOLVED,
+    Decision.RECONCILED: choices.FOUND,
+    Decision.SAME_AS: choices.ADOPTED,
+}
+"""The decisions that replace the last answer, by the source of the event's id."""
 
 
 class EventTakenError(ConfigError):
@@ -79,29 +111,35 @@ class Found:
     shown: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Situation:
+class _Payload(NamedTuple):
+    """A payload that is shown or asked for."""
+
+    body: bytes
+    fingerprint: str
+    cover_url: str | None = None
+    cover_on_error: str | None = None
+
+
+class _Situation(NamedTuple):
     """One entry to decide about. `giver`: the entry whose event it takes over or gives back."""
 
-    row: choices.Record
-    record: RowRecord
+    case: Case
     outcome: Change | NoChange | NotPossibleError
-    giver: choices.Record | None
-    undo: choices.Undo | None
+    giver: Record | None
 
 
-def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Instruction) -> dict[RowKey, Outcome]:
+def propose(engine: sa.Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Instruction) -> dict[RowKey, Proposal]:
     """Return the effect of a decision on these rows, without writing.
 
     The value is the error if it is not possible, None if the ledger has no such row.
     """
     with reading(engine) as connection:
-        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
+        scopes = sa.select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
         situations = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
     return {key: situation.outcome if situation else None for key, situation in zip(row_keys, situations, strict=True)}
 
 
-def raise_all(outcomes: Collection[Outcome]) -> None:
+def raise_all(outcomes: Collection[Proposal]) -> None:
     """Raise all decisions that are not possible as one error."""
     problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
     if problems:
@@ -124,14 +162,14 @@ class Decisions:
     def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
         """Make refused and blocked rows pending again, with the same body and key.
 
-        The request id of a refusal is kept: if refused again, the row is sent under its next key. A row whose channel was
-        denied is not, since that does not prove that nothing was created. Rows that the source no longer asks for, and ignored
-        rows that are not named, are left as they are. Pending rows whose access was denied are reported.
+        A row that is refused again is sent under its next key. A row whose channel was denied is not, since that does not prove
+        that nothing was created. Rows that the source no longer asks for, and ignored rows that are not named, are left as they
+        are. Pending rows whose access was denied are reported.
         """
         records = RECORDS.where(ENTRY.c.scope_id == self._run.scope_id).order_by(ENTRY.c.id)
         with self._transaction() as connection:
             if row_keys is None:  # of those whose access was denied there are no more than were in flight at a time
-                denied = records.where(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.denied_request_id != "")
+                denied = records.where(ENTRY.c.outcome == Outcome.OWED.value, ATTEMPT.c.denied_id.is_not(None))
                 meant = [record for record in map(as_record, connection.execute(denied)) if choices.waits_for_access(record)]
             else:
                 rows = (connection.execute(records.where(ENTRY.c.row_key == row_key)).all() for row_key in row_keys)
@@ -155,9 +193,9 @@ class Decisions:
                 if situation is None or isinstance(situation.outcome, NotPossibleError):
                     raise NotPossibleError("there is no such row in the ledger", hint="`eventsync rows` shows the keys")
                 if isinstance(situation.outcome, Change):
-                    self._write(connection, situation, choice, situation.outcome)
-                after = connection.execute(RECORDS.where(ENTRY.c.id == situation.row.id)).one()
-                resolved.append(Resolved(situation.outcome, situation.record, as_record(after)))
+                    self._carry_out(connection, situation, situation.outcome)
+                after = connection.execute(RECORDS.where(ENTRY.c.id == situation.case.row.id)).one()
+                resolved.append(Resolved(situation.outcome, situation.case.record, as_record(after)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -174,118 +212,196 @@ class Decisions:
             return tuple(one for one in found if one.event_id not in taken and self._deliver(connection, one))
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[sa.Connection]:
         with self._run.transaction() as connection:
             for lease in self._others.values():
                 show_token(connection, lease.scope_id, lease.token, lease.clock)
             yield connection
 
-    def _forget_read(self, connection: Connection, scope_id: int | None = None) -> None:
+    def _forget_read(self, connection: sa.Connection, scope_id: int | None = None) -> None:
         """Make the next run read the source even if it is unchanged: its rows may have other outcomes now."""
-        connection.execute(update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
+        connection.execute(sa.update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
 
-    def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
-        """Make rows in one state pending if their source still asks for them; return how many.
-
-        The next run reopens blocked rows anyway: a person's `retry` is used up by another refusal only.
-        """
-        decision = Decision.RETRY if state is EntryState.REFUSED else Decision.RETRIED
-        is_asked_for = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None), func.coalesce(ENTRY.c.fingerprint, "") != "")
-        which = (ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.state == state.value, *is_asked_for)
-        attempts = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
-        reopened = update(ENTRY).where(*which).values(**self._decided(EntryState.PENDING, decision), attempts=attempts)
+    def _reopen(self, connection: sa.Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
+        """Make rows in one state pending if their source still asks for them, by one statement for all; return how many."""
+        is_meant = facts.those(lambda outcome, tried, _: outcome is not Outcome.IDLE and facts.state_of(outcome, tried) is state)
+        in_state = ENTRY.c.outcome.in_({outcome.value for outcome, *_ in is_meant})
+        meant = (ENTRY.c.scope_id == self._run.scope_id, in_state, ENTRY.c.outcome != Outcome.CREATED.value, in_facts(is_meant))
         if row_keys is None:
-            return connection.execute(reopened.where(~IS_SET_ASIDE)).rowcount
+            return self._reopen_these(connection, state, *meant, ~IS_GONE, ~IS_IGNORED)
         pages = in_pages(sorted(row_keys))
-        return sum(connection.execute(reopened.where(ENTRY.c.row_key.in_(page))).rowcount for page in pages)
+        return sum(self._reopen_these(connection, state, *meant, ~IS_GONE, ENTRY.c.row_key.in_(page)) for page in pages)
 
-    def _deliver(self, connection: Connection, found: Found) -> bool:
-        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id) | _answer(choices.FOUND, found.how)
-        which = [ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None)]
-        which.append(ENTRY.c.state.in_([state.value for state in (*SEEKABLE, EntryState.PENDING)]))
-        if found.shown is not None:
-            which.append(ENTRY.c.drift_body == found.shown)
-            row = connection.execute(select(ENTRY).where(*which)).one_or_none()
-            if row is None:
-                return False
-            columns |= choices.applied(row)
-            mark_anew(connection, [(row.id, columns["twin_digest"])])
-        return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
+    def _reopen_these(self, connection: sa.Connection, state: EntryState, *which: sa.ColumnElement[bool]) -> int:
+        now, of_entry = self._run.now(), sa.select(ENTRY.c.id).select_from(FACTS).where(*which)
+        decided = [sa.literal(Decision.RETRY.value), sa.literal(self._by), sa.literal(now, DECISION.c.decided_at.type), WISH]
+        names = ("entry_id", "option", "decided_by", "decided_at", "wish", "outcome", "revision")
+        row = of_entry.with_only_columns(ENTRY.c.id, *decided, ENTRY.c.outcome, ENTRY.c.revision)
+        connection.execute(sa.insert(DECISION).from_select(list(names), row))
+        if state is EntryState.REFUSED:
+            present = sa.select(ENTRY.c.revision).where(ENTRY.c.id == ATTEMPT.c.entry_id).scalar_subquery()
+            of_key = (ATTEMPT.c.entry_id.in_(of_entry), ATTEMPT.c.revision == present)
+            connection.execute(sa.update(ATTEMPT).where(*of_key).values(granted=Grant.RETRY.value))
+        owed = sa.update(ENTRY).where(ENTRY.c.id.in_(of_entry)).values(outcome=Outcome.OWED.value, changed_at=now)
+        return connection.execute(owed).rowcount
 
-    def _write(self, connection: Connection, situation: _Situation, choice: Instruction, change: Change) -> None:
-        row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
-        match choice.option:
-            case Option.UNDO:
-                self._take_back(connection, situation, columns)
-                return
-            case Option.EVENT_ID:
-                if change.event_id is not None and change.event_id != row.event_id:
-                    self._claim_event(connection, situation.record.row_key, change.event_id)
-                    was = row.state.replace("_", " ")
-                    columns |= _answer(choices.RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
-            case Option.RESEND:
-                columns |= self._send_again(row, change)
-            case Option.IGNORE:
-                columns["ignored_fingerprint"] = choices.wanted_of(row._asdict())[0]
-            case Option.APPLIED:
-                columns |= choices.applied(row)
-            case Option.REMOVED:
-                columns |= {"removed_at": self._run.now(), **NO_DRIFT}
-            case Option.RELEASE:
-                columns |= {"candidate_id": None, "attempts": 0}
-            case Option.SAME_AS:
-                columns |= self._adopt(connection, situation, change)
-        adopted_id = None if change.adopted is None else change.adopted.record.entry_id
-        self._update(connection, row.id, columns | choices.undo_of(row, columns, adopted_id=adopted_id))
+    def _deliver(self, connection: sa.Connection, found: Found) -> bool:
+        row = _find(connection, ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))
+        if row is None or (found.shown is not None and row.asked_body != found.shown):
+            return False
+        case = _case_of(row)
+        if case.outcome is not Outcome.OWED and not facts.has_event(case.outcome, case.attempts.tried):
+            return False
+        effect = facts.Change(Outcome.CREATED, takes_wanted=found.shown is not None)
+        self._write(connection, row, Change(effect, EntryState.DELIVERED, Decision.RECONCILED, found.event_id), said=found.how)
+        return True
 
-    def _update(self, connection: Connection, entry_id: int, columns: dict[str, Any]) -> None:
-        connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**columns))
-        is_marked = select(ENTRY.c.twin_digest).where(ENTRY.c.id == entry_id, ENTRY.c.state != EntryState.HELD.value)
-        mark_anew(connection, [(entry_id, digest) for digest in connection.execute(is_marked).scalars()])
+    def _carry_out(self, connection: sa.Connection, situation: _Situation, change: Change) -> None:
+        row, record = situation.case.row, situation.case.record
+        if change.decision is None:
+            self._take_back(connection, situation.case, situation.giver)
+        elif change.decision is Decision.SAME_AS:
+            self._adopt(connection, situation, change)
+        elif change.decision is Decision.EVENT_ID and change.event_id is not None:
+            self._claim_event(connection, record.row_key, change.event_id)
+            was = record.state.replace("_", " ")
+            self._write(connection, row, change, said=f"{self._by} said that it is event {change.event_id}; it was {was}")
+        else:
+            resembled = row.candidate_id if change.decision is Decision.RELEASE else None
+            self._write(connection, row, change, other_id=resembled)
 
-    def _decided(self, state: EntryState, decision: Decision | None, event_id: int | None = None) -> dict[str, Any]:
-        now = self._run.now()
-        columns: dict[str, Any] = {"state": state.value, "event_id": event_id, "updated_at": now, **UNDECIDED}
-        if state is EntryState.DELIVERED:
-            columns["unanswered_at"] = None
-        if decision is not None:
-            columns |= {"decision": decision.value, "decided_at": now, "decided_by": self._by}
-        return columns
+    def _write(
+        self, connection: sa.Connection, row: Record, change: Change, *, said: str = "", other_id: int | None = None
+    ) -> None:
+        """Record any decision, with the entry before it, and its effect. `said`: whose word the event id is, as the last answer.
 
-    def _send_again(self, row: choices.Record, change: Change) -> dict[str, Any]:
-        columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
-        if not change.is_next_revision:
-            return columns
-        columns |= choices.next_key(row, self._run.namespace, self._run.feed) | _NO_BASELINE
-        if row.removed_at is None:
-            shown, body = choices.shown_of(row._asdict())
-            return columns | {"body": body, "fingerprint": shown}
-        # The event is created again as the source asks for it now.
-        return columns | choices.pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
+        A body is kept if it is replaced, or if a read may replace it under the next key.
+        """
+        now, decision, effect = self._run.now(), str(change.decision), change.effect
+        decided = {"entry_id": row.id, "option": decision, "decided_by": self._by, "decided_at": now, "wish": row.wish}
+        before = {name: getattr(row, name) for name in ("outcome", "revision", "event_id")}
+        if row.body is not None and (effect.takes_wanted or effect.is_next_key):
+            before |= {"body": row.body, "fingerprint": row.fingerprint}
+        columns: dict[str, Any] = {"outcome": effect.outcome.value, "event_id": change.event_id, "changed_at": now}
+        columns["revision"] = row.revision + effect.is_next_key
+        if decision in _CODES:
+            before["answer"] = row.answer
+            columns["answer"] = dump_answer(Answer(0, _CODES[decision], said))
+        connection.execute(sa.insert(DECISION), {**decided, **before, "other_id": other_id})
+        if effect.takes_wanted:
+            asked = _asked_of(row)
+            columns |= self._put_body(connection, row, asked if effect.outcome is Outcome.OWED else _Payload(*asked[:2]))
+        if effect.takes_wanted or decision == Decision.REMOVED:
+            forget_observations(connection, [row.id])
+        if effect.grant is not None:
+            blank = {"requests": 0, "is_limited": False, "last_at": now, "run": self._run.number}
+            connection.execute(insert_if_new(connection, ATTEMPT), {"entry_id": row.id, "revision": row.revision, **blank})
+            connection.execute(sa.update(ATTEMPT).where(*_is_key(row)).values(granted=effect.grant.value))
+        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
 
-    def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
-        """Return the columns that move the event of another entry to this one; the row's payload is drift against it."""
-        giver, row, row_key = situation.giver, situation.row, situation.record.row_key
-        if giver is None or change.adopted is None:
+    def _take_back(self, connection: sa.Connection, case: Case, giver: Record | None) -> None:
+        """Restore the entry as it was before its last decision, and observe anew what its source asks for."""
+        row, last, now = case.row, case.last, self._run.now()
+        if last is None:
+            return
+        decision, asked, shown = Decision(last.option), _asked_of(row), _Payload(row.body or b"", row.fingerprint)
+        columns: dict[str, Any] = {"changed_at": now}
+        if decision is not Decision.IGNORE:
+            columns |= {name: getattr(last, name) for name in ("outcome", "revision", "event_id")}
+        elif (last.outcome, last.revision, row.outcome) == (Outcome.OWED, row.revision, Outcome.UNCLEAR):
+            columns["outcome"] = Outcome.OWED.value
+        if decision in _CODES:
+            columns["answer"] = last.answer
+        if last.event_id is not None and last.event_id != row.event_id:
+            self._claim_event(connection, case.record.row_key, last.event_id)
+        if last.body is not None:
+            shown = _Payload(last.body, last.fingerprint)
+            columns |= self._put_body(connection, row, shown)
+        if giver is not None:
+            self._check_lease(giver.scope_id)
+            columns |= {"fingerprint": asked.fingerprint, **columns_of(asked.body), "sent_run": None}
+            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
+            given = self._move(connection, row, giver, giver.revision - 1)
+            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == giver.id).values(given))
+            self._forget_read(connection, giver.scope_id)
+        else:
+            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
+        if decision is Decision.RELEASE:
+            connection.execute(sa.delete(BODY).where(BODY.c.entry_id == row.id))
+        if decision in (Decision.RESEND, Decision.RETRY):
+            connection.execute(sa.update(ATTEMPT).where(*_is_key(row)).values(granted=None))
+            connection.execute(sa.delete(ATTEMPT).where(*_is_key(row), *_IS_BLANK))
+        if decision is Decision.REMOVED and row.kind is None:
+            observe(connection, [{"entry_id": row.id, "scope_id": row.scope_id, "kind": last.wish, "seen_at": now}])
+        elif (last.outcome == Outcome.HELD and row.outcome != Outcome.HELD) or (
+            (row.kind is None or row.asked_body is not None) and (last.body is not None or decision is Decision.REMOVED)
+        ):
+            self._observe(connection, row, Outcome(last.outcome), shown, asked, candidate_id=last.other_id)
+        connection.execute(sa.delete(DECISION).where(DECISION.c.id == last.id))
+
+    def _adopt(self, connection: sa.Connection, situation: _Situation, change: Change) -> None:
+        """Move the event of another entry to this one; what the row asks for is drift against it."""
+        row, record, giver = situation.case.row, situation.case.record, situation.giver
+        if giver is None:
             raise NotPossibleError("the other entry is gone", hint="run the feed, then look at `eventsync rows`")
         self._lock_destination(connection)
         self._check_lease(giver.scope_id)
-        now = self._run.now()
-        given = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": row.id, "updated_at": now, "copies": 0}
-        given |= choices.next_key(giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
-        given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
-        given |= _answer(choices.ADOPTED, f"{self._by} said that its event is that of {row_key}")
-        given |= choices.undo_of(giver, given, Decision.SAME_AS)
-        connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**given))
+        left = {"outcome": Outcome.MOVED.value, "event_id": None, "revision": giver.revision + 1, "changed_at": self._run.now()}
+        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == giver.id).values(left))
         self._forget_read(connection, giver.scope_id)
         if change.event_id is not None:
-            self._claim_event(connection, row_key, change.event_id)
-        shown, body = choices.shown_of(giver._asdict())
-        columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
-        columns |= {"body": body, "fingerprint": shown, "cover_url": None, "cover_on_error": None} | _NO_BASELINE | _IN_SOURCE
-        columns |= {"candidate_id": None, "ignored_fingerprint": None, "attempts": 0, "unanswered_at": None}
-        columns |= _answer(choices.ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
-        return columns | choices.drift_against((shown, body), choices.wanted_of(row._asdict()))
+            self._claim_event(connection, record.row_key, change.event_id)
+        said = f"{self._by} said that it is the event of {change.adopted}"
+        self._write(connection, row, change, said=said, other_id=giver.id)
+        taken = self._move(connection, giver, row, row.revision)
+        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(taken))
+        self._observe(connection, row, change.effect.outcome, _Payload(giver.body, giver.fingerprint), _asked_of(row))
+
+    def _move(self, connection: sa.Connection, giver: Record, taker: Record, revision: int) -> dict[str, Any]:
+        """Move an event's body and the requests for it to another entry; return that entry's columns, with the `revision` of its
+        key. The requests under all keys of the giver stand as one number under that key.
+        """
+        of_giver = ATTEMPT.c.entry_id == giver.id
+        known = sa.select(*(sa.func.min(ATTEMPT.c.since), sa.func.max(ATTEMPT.c.last_at), sa.func.max(ATTEMPT.c.run)))
+        since, last_at, run = connection.execute(known.where(of_giver, ATTEMPT.c.requests > 0)).one()
+        connection.execute(sa.delete(ATTEMPT).where(of_giver))
+        if since is not None:
+            counted = {"requests": giver.copies, "since": since, "is_limited": False, "last_at": last_at, "run": run}
+            connection.execute(sa.insert(ATTEMPT), {"entry_id": taker.id, "revision": revision, **counted})
+        connection.execute(sa.update(BODY).where(BODY.c.entry_id == giver.id).values(entry_id=taker.id))
+        mark_anew(connection, [(taker.id, giver.twin_digest)])
+        moved = ("outcome", "event_id", "fingerprint", "twin_digest", "channel_id", "ends_at")
+        columns = {name: getattr(giver, name) for name in moved}
+        return {**columns, "revision": revision, "sent_run": giver.sent_number, "changed_at": self._run.now()}
+
+    def _put_body(self, connection: sa.Connection, row: Record, payload: _Payload) -> dict[str, Any]:
+        """Write an entry's body; return the columns that depend on it."""
+        cover = {"cover_url": payload.cover_url, "cover_on_error": payload.cover_on_error}
+        put_all(connection, BODY, ("entry_id",), [{"entry_id": row.id, "body": payload.body, **cover}])
+        columns = (
+            {"fingerprint": payload.fingerprint, **columns_of(payload.body)} if payload.fingerprint != row.fingerprint else {}
+        )
+        mark_anew(connection, [(row.id, columns.get("twin_digest", row.twin_digest))])
+        return columns
+
+    def _observe(
+        self,
+        connection: sa.Connection,
+        row: Record,
+        outcome: Outcome,
+        shown: _Payload,
+        asked: _Payload,
+        *,
+        candidate_id: int | None = None,
+    ) -> None:
+        """Record the difference between what an entry shows and what its source asks for."""
+        if outcome not in (Outcome.HELD, Outcome.REMOVED) and shown.fingerprint == asked.fingerprint:
+            forget_observations(connection, [row.id])
+            return
+        kinds = {Outcome.HELD: Observed.HELD, Outcome.REMOVED: Observed.RETURNED}
+        kind = kinds.get(outcome) or kind_of_drift(shown.body, asked.body)
+        seen = {"scope_id": row.scope_id, "kind": kind.value, "seen_at": self._run.now(), "candidate_id": candidate_id}
+        observe(connection, [{"entry_id": row.id, **seen, **asked._asdict()}])
 
     def _check_lease(self, scope_id: int) -> None:
         if scope_id != self._run.scope_id and scope_id not in self._others:
@@ -294,19 +410,7 @@ class Decisions:
                 hint="look at `eventsync rows` and repeat this command",
             )
 
-    def _take_back(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
-        row, undo, giver, now = situation.row, situation.undo, situation.giver, self._run.now()
-        if undo is None or choices.is_ignored_anew(situation.record, undo):
-            columns["ignored_fingerprint"] = None
-        else:
-            columns = choices.restored(row, undo) | {"undo": None, "updated_at": now}
-        self._update(connection, row.id, columns)
-        if giver is not None and columns.get("state") == EntryState.HELD:
-            self._check_lease(giver.scope_id)
-            self._update(connection, giver.id, {**choices.load_undo(giver.undo).before, "undo": None, "updated_at": now})
-            self._forget_read(connection, giver.scope_id)
-
-    def _claim_event(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
+    def _claim_event(self, connection: sa.Connection, row_key: RowKey, event_id: int) -> None:
         self._lock_destination(connection)
         taken = find_owners(connection, destination_of(self._run.scope_id), [event_id])
         if event_id in taken:
@@ -315,13 +419,13 @@ class Decisions:
                 hint="one event belongs to one row; look up the id of this row's event on the service's pages",
             )
 
-    def _lock_destination(self, connection: Connection) -> None:
+    def _lock_destination(self, connection: sa.Connection) -> None:
         """Lock the destination, so that event ids are assigned by one transaction at a time."""
-        others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._run.scope_id)).order_by(SCOPE.c.id)
+        others = sa.select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._run.scope_id)).order_by(SCOPE.c.id)
         connection.execute(others.with_for_update(key_share=True)).all()
 
 
-def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction) -> list[_Situation | None]:
+def _weigh(connection: sa.Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction) -> list[_Situation | None]:
     """Read the entries and decide about each, None if it does not exist; if several want the same event, none gets it."""
     situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
     if choice.option is not Option.SAME_AS:
@@ -329,39 +433,38 @@ def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], ch
     rivals = Counter(one.giver.id for one in situations if one and one.giver and isinstance(one.outcome, Change))
     for number, one in enumerate(situations):
         if one and one.giver and isinstance(one.outcome, Change) and rivals[one.giver.id] > 1:
-            problem = f"{one.record.row_key}: the event of {one.giver.row_key} cannot become {rivals[one.giver.id]} rows"
+            problem = f"{one.case.record.row_key}: the event of {one.giver.row_key} cannot become {rivals[one.giver.id]} rows"
             hint = "name one row with `--same-as`; `--release` sends the others"
-            situations[number] = replace(one, outcome=NotPossibleError(problem, hint=hint))
+            situations[number] = one._replace(outcome=NotPossibleError(problem, hint=hint))
     return situations
 
 
-def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Instruction) -> _Situation | None:
+def _situation_of(connection: sa.Connection, scope_id: int, row_key: RowKey, choice: Instruction) -> _Situation | None:
     row = _find(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)
     if row is None:
         return None
-    record, giver, undo, has_warnings = as_record(row), None, None, False
+    case, giver = _case_of(row), None
     if choice.option is Option.SAME_AS:
         giver = _giver(connection, row, choice)
-    elif choice.option is Option.UNDO and row.undo:
-        undo = choices.load_undo(row.undo)
-        giver = None if undo.adopted_id is None else _find(connection, ENTRY.c.id == undo.adopted_id)
+    elif choice.option is Option.UNDO:
+        decided = sa.select(DECISION).where(DECISION.c.entry_id == row.id).order_by(DECISION.c.id.desc()).limit(1)
+        last = connection.execute(decided).one_or_none()
+        case = case._replace(last=last)
+        giver = _find(connection, ENTRY.c.id == last.other_id) if last and last.option == Decision.SAME_AS else None
     elif choice.option is Option.IGNORE:
         listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-        warned = select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
-        has_warnings = bool(connection.execute(warned).scalar())
-    other = None
+        warned = sa.select(sa.exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
+        case = case._replace(has_warnings=bool(connection.execute(warned).scalar()))
     if giver is not None:
         place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        other = choices.Other(as_record(giver), FeedName(place[0]), place[1])
-    outcome: Change | NoChange | NotPossibleError
+        case = case._replace(other=choices.Other(as_record(giver), FeedName(place[0]), place[1]))
     try:
-        outcome = choices.decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
+        return _Situation(case, choices.decide(case, choice), giver)
     except NotPossibleError as problem:
-        outcome = problem
-    return _Situation(row, record, outcome, giver, undo)
+        return _Situation(case, problem, giver)
 
 
-def _giver(connection: Connection, row: choices.Record, choice: Instruction) -> choices.Record | None:
+def _giver(connection: sa.Connection, row: Record, choice: Instruction) -> Record | None:
     """Return the entry that has the event: the named one, of the same feed or the candidate; otherwise the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:
@@ -372,8 +475,23 @@ def _giver(connection: Connection, row: choices.Record, choice: Instruction) -> 
     return candidate if named is None else named
 
 
-def _find(connection: Connection, *which: Any) -> choices.Record | None:
-    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
+def _find(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> Record | None:
+    return connection.execute(_CASES.where(*which)).one_or_none()
+
+
+def _case_of(row: Record) -> Case:
+    return Case(row, as_record(row), Outcome(row.outcome), attempts_of(row), Observed(row.kind or Observed.SAME))
+
+
+def _asked_of(row: Record) -> _Payload:
+    """Return the payload that the source asks for: the observed one, or else the entry's."""
+    prefix = "" if row.asked_body is None else "asked_"
+    return _Payload(*(getattr(row, f"{prefix}{name}") for name in _Payload._fields))
+
+
+def _is_key(row: Record) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions for the attempts under an entry's present key."""
+    return ATTEMPT.c.entry_id == row.id, ATTEMPT.c.revision == row.revision
 
 
 def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:
@@ -385,7 +503,3 @@ def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:
         return f"it is {record.state.value.replace('_', ' ')}"
     is_gone = record.vanished_at is not None or record.past_at is not None or not record.is_asked_for
     return "the source no longer asks for it" if is_gone else ""
-
-
-def _answer(code: str, message: str) -> dict[str, Any]:
-    return {"answer": dump_answer(Answer(status=0, code=code, message=message))}

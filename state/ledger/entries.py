@@ -1,48 +1,105 @@
 """The entries of the ledger: SQL conditions and queries on them, facts in their bodies, and writing a batch of rows.
 
-A batch is written with one statement per kind of change.
+SQL repeats no rule of `state.facts`: a condition names the combinations of facts for which a rule holds. A batch is written with
+one statement per kind of change.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
-from mappings.row_key import RowKey, duplicate_digest, fingerprint
-from state.database import in_pages, insert_if_new, rounded
-from state.enums import Decision, DriftKind, EntryState
-from state.ledger.accounts import Candidate
-from state.ledger.lease import FencedTransaction
-from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
-
-T = TypeVar("T")
-CANCELLED = "cancelled"
-"""Stands in for a payload's fingerprint if the source says that the event is cancelled."""
-UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None, "undo": None}
-WITHOUT_EVENT = (EntryState.REFUSED.value, EntryState.SUPERSEDED.value, EntryState.HELD.value)
-SOME = ENTRY.c.id.in_(sa.bindparam("entries", expanding=True))
-IS_SET_ASIDE = sa.func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
-"""A person has ignored the entry: it is unchanged, and on no list."""
-IS_IN_SOURCE = sa.and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
-"""The row of the entry is not marked as gone."""
-IS_NEVER_SENT = sa.and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0)
-_OUT = (EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-_IS_UNANSWERED = sa.and_(
-    ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None)
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, duplicate_digest, fingerprint, idempotency_key
+from state.database import in_pages, insert_if_new, put_all, rounded
+from state.enums import Decision, Grant, Observed, Outcome
+from state.facts import (
+    NO_ATTEMPTS,
+    Attempts,
+    Facts,
+    Plan,
+    Reading,
+    Tried,
+    has_event,
+    may_be_pinned,
+    may_exist,
+    may_get_event,
+    plan,
 )
-MAY_BE_OUT = sa.and_(sa.or_(ENTRY.c.state.in_([state.value for state in _OUT]), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
+from state.ledger.lease import FencedTransaction
+from state.tables import ATTEMPT, BODY, DECISION, DUPLICATE_MARK, ENTRY, OBSERVATION, SCOPE, UtcTime, storable
+
+SOME = ENTRY.c.id.in_(sa.bindparam("entries", expanding=True))
+_TRIED, _SEEN, _BODY = ATTEMPT.alias(), OBSERVATION.alias(), BODY.alias()
+_OF_KEY = (_TRIED.c.entry_id == ENTRY.c.id, _TRIED.c.revision == ENTRY.c.revision)
+_IS_SEEN = _SEEN.c.entry_id == ENTRY.c.id
+# Facts beside an entry are looked up one by one. While these tables are filled, PostgreSQL's statistics may say that they are
+# empty, and of a join it would make a nested loop over all pairs of rows.
+_WAS_TRIED = sa.case((_TRIED.c.requests > 0, Tried.MAYBE.value), (_TRIED.c.is_limited, Tried.LIMITED.value), else_=Tried.NO.value)
+TRIED = sa.func.coalesce(sa.select(_WAS_TRIED).where(*_OF_KEY).scalar_subquery(), Tried.NO.value)
+"""What was tried under the present key of an entry."""
+OBSERVED = sa.func.coalesce(sa.select(_SEEN.c.kind).where(_IS_SEEN).scalar_subquery(), Observed.SAME.value)
+"""What the source of an entry says."""
+PAYLOAD = sa.func.coalesce(
+    sa.select(_BODY.c.body).where(_BODY.c.entry_id == ENTRY.c.id).scalar_subquery(),
+    sa.select(_SEEN.c.body).where(_IS_SEEN).scalar_subquery(),
+).label("body")
+"""The body of an entry; of a held one, which has none, what its source asks for."""
+CANDIDATE = sa.select(_SEEN.c.candidate_id).where(_IS_SEEN).scalar_subquery().label("candidate_id")
+"""The entry that a held one resembles."""
+FACTS = ENTRY.outerjoin(ATTEMPT, sa.and_(ATTEMPT.c.entry_id == ENTRY.c.id, ATTEMPT.c.revision == ENTRY.c.revision)).outerjoin(
+    OBSERVATION, OBSERVATION.c.entry_id == ENTRY.c.id
+)
+"""Entries with the attempts under their present key and what their source says, for few entries."""
+
+
+def in_facts(which: Iterable[Facts]) -> sa.ColumnElement[bool]:
+    """Return the condition that an entry has one of these combinations of facts."""
+    return (ENTRY.c.outcome + " " + TRIED + " " + OBSERVED).in_([" ".join(facts) for facts in which])
+
+
+def in_outcomes(holds: Callable[[Outcome, Tried], bool]) -> sa.ColumnElement[bool]:
+    """Return the condition that a rule of outcome and attempts holds for an entry."""
+    return (ENTRY.c.outcome + " " + TRIED).in_(
+        [f"{outcome} {tried}" for outcome in Outcome for tried in Tried if holds(outcome, tried)]
+    )
+
+
+MAY_HAVE_EVENT = in_outcomes(has_event)
 """The service has, or may have, the event of the entry."""
-BASELINE = sa.func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")
-_BASELINE_FINGERPRINT = sa.func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
+MAY_GET_EVENT = in_outcomes(may_get_event)
+"""The entry has an event or may still get one, so that a row with the same event is a duplicate candidate."""
+IS_OPEN = ENTRY.c.outcome != sa.literal_column(f"'{Outcome.CREATED}'")
+"""Lets both databases use the index of the entries that are not delivered; SQLite does so only for the same words."""
+IS_GONE = OBSERVED.in_([Observed.VANISHED, Observed.GONE])
+"""The row of the entry is marked as gone."""
+IS_NEVER_SENT = sa.and_(ENTRY.c.outcome == Outcome.OWED, TRIED == Tried.NO)
+_NEWER = DECISION.alias()
+IS_LAST_DECISION = ~sa.exists().where(_NEWER.c.entry_id == DECISION.c.entry_id, _NEWER.c.id > DECISION.c.id)
+IS_UNDECIDED = ~sa.exists().where(DECISION.c.entry_id == ENTRY.c.id)
+_ASKED = sa.select(
+    sa.case(
+        (_SEEN.c.kind.in_([Observed.VANISHED, Observed.CANCELLED]), _SEEN.c.kind),
+        else_=_SEEN.c.fingerprint,
+    )
+).where(_IS_SEEN)
+WISH = sa.case(
+    (ENTRY.c.outcome == Outcome.HELD, Observed.HELD.value),
+    else_=sa.func.coalesce(_ASKED.scalar_subquery(), ENTRY.c.fingerprint),
+)
+"""What the source says now, as a decision records it."""
+_IGNORED_WISH = sa.select(DECISION.c.wish).where(
+    DECISION.c.entry_id == ENTRY.c.id, DECISION.c.option == Decision.IGNORE, IS_LAST_DECISION
+)
+IS_IGNORED = sa.func.coalesce(_IGNORED_WISH.scalar_subquery() == WISH, False)
+"""A person's last decision ignores what the source says now, so that the entry is on no list."""
 MARK_BYTES = 8
 """The bytes of a duplicate mark, of a digest's sixteen: a mark only finds the entries, which have the whole digest."""
 MARK = sa.func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
@@ -50,18 +107,18 @@ MARK = sa.func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
 
 
 def is_forgotten(now: datetime, key_memory_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition that an attempt stayed unanswered for so long that the service may have forgotten its key; never
-    NULL.
+    """Return the condition that the first request without a usable answer is so old that the service may have forgotten its key;
+    never NULL.
 
     Answers 429 do not count: a service that limits its rate has created nothing.
     """
-    is_late = sa.func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
-    return sa.and_(is_late, ~ENTRY.c.is_limited)
+    is_late = sa.select(_TRIED.c.since <= now - timedelta(seconds=key_memory_s)).where(*_OF_KEY)
+    return sa.func.coalesce(is_late.scalar_subquery(), False)
 
 
-def is_to_come(ends_at: sa.ColumnElement[datetime | None], now: datetime | None) -> sa.ColumnElement[bool]:
+def is_to_come(now: datetime | None) -> sa.ColumnElement[bool]:
     """Return the condition that an event is not over at a time; without a time, none is over."""
-    return sa.true() if now is None else sa.or_(ends_at.is_(None), ends_at > now)
+    return sa.true() if now is None else sa.or_(ENTRY.c.ends_at.is_(None), ENTRY.c.ends_at > now)
 
 
 def count_entries(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
@@ -69,23 +126,32 @@ def count_entries(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> 
     return connection.execute(sa.select(sa.func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
 
-def count_unmarked(connection: sa.Connection, scope_id: int, boundary: int) -> int:
-    """Count a feed's entries, up to an id, that have a row and are not marked as gone.
+def newest_and_count(connection: sa.Connection, scope_id: int) -> tuple[int, int]:
+    """Return the highest id of a feed's entries, and their number."""
+    newest = sa.func.coalesce(sa.func.max(ENTRY.c.id), 0)
+    found = connection.execute(sa.select(newest, sa.func.count()).where(ENTRY.c.scope_id == scope_id)).one()
+    return found[0], found[1]
 
-    Only indexes are used: there are many entries, and few marked ones.
+
+def count_in_source(connection: sa.Connection, scope_id: int, boundary: int) -> int:
+    """Count a feed's entries, up to an id, whose rows are in the source as far as is known.
+
+    Only indexes are used: there are many entries, and few of the others.
     """
-    is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
-    is_without_row = sa.and_(ENTRY.c.state.in_((EntryState.HELD.value, EntryState.SUPERSEDED.value)), IS_IN_SOURCE)
-    every, vanished, past, both, without_row = (
-        count_entries(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary, which)
-        for which in (sa.true(), is_vanished, is_past, sa.and_(is_vanished, is_past), is_without_row)
+    of_feed = (ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary)
+    every = connection.execute(sa.select(sa.func.count()).select_from(ENTRY).where(*of_feed)).scalar_one()
+    seen = (OBSERVATION.c.scope_id == scope_id, OBSERVATION.c.entry_id <= boundary)
+    gone = sa.select(sa.func.count()).select_from(OBSERVATION).where(*seen, OBSERVATION.c.kind.in_(("vanished", "gone")))
+    without_row = (Outcome.HELD, Outcome.MOVED, Outcome.IDLE, Outcome.REMOVED)
+    others = sa.and_(
+        ENTRY.c.outcome.in_(without_row), OBSERVED != Observed.RETURNED, ~IS_GONE, ENTRY.c.outcome != Outcome.CREATED
     )
-    return every - vanished - past + both - without_row
+    return every - connection.execute(gone).scalar_one() - count_entries(connection, *of_feed, others)
 
 
 def count_to_come(connection: sa.Connection, scope_id: int, now: datetime) -> int:
     """Count the entries with future events that are or may be at the service."""
-    return count_entries(connection, ENTRY.c.scope_id == scope_id, MAY_BE_OUT, IS_IN_SOURCE, is_to_come(ENTRY.c.ends_at, now))
+    return count_entries(connection, ENTRY.c.scope_id == scope_id, MAY_HAVE_EVENT, ~IS_GONE, is_to_come(now))
 
 
 def destination_of(scope_id: int) -> sa.ColumnElement[str]:
@@ -105,15 +171,10 @@ def differing_fields(shown: bytes, wanted: bytes) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def kind_of_drift(shown: bytes, wanted: bytes) -> DriftKind:
+def kind_of_drift(shown: bytes, wanted: bytes) -> Observed:
     """Return the kind of drift between what the service shows and what the source asks for."""
     statuses = orjson.loads(shown).get("status"), orjson.loads(wanted).get("status")
-    return DriftKind.TO_PUBLISH if statuses[0] != statuses[1] == "published" else DriftKind.EDITED
-
-
-def channel_of(body: bytes) -> int:
-    """Return the channel id of a payload."""
-    return int(orjson.loads(body)["channelId"])
+    return Observed.TO_PUBLISH if statuses[0] != statuses[1] == "published" else Observed.EDITED
 
 
 def ends_at_of(body: bytes) -> datetime | None:
@@ -138,64 +199,92 @@ def duplicate_digest_of(body: bytes) -> bytes:
     return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
 
 
-def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:
-    """Return whether certainly no event was created from an entry's pinned body."""
-    if state is EntryState.PENDING:
-        return attempts == 0
-    return state.value in WITHOUT_EVENT or (state is EntryState.BLOCKED and not is_unanswered)
+def columns_of(body: bytes) -> dict[str, Any]:
+    """Return the columns of an entry that are functions of its body."""
+    channel_id = int(orjson.loads(body)["channelId"])
+    return {"channel_id": channel_id, "twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body)}
 
 
 class Known(NamedTuple):
-    """The facts of the ledger about a row, in the order of the columns read; a named tuple, since there are millions.
-
-    A drift without a kind is one that the feed ignores (`on_change: ignore`).
-    """
+    """The facts of the ledger about a row, in the order of the columns read; a named tuple, since there are millions."""
 
     entry_id: int
     row_key: RowKey
-    state: str
+    outcome: str
     fingerprint: str
     row_digest: bytes
-    drift_fingerprint: str | None
-    attempts: int
-    is_unanswered: bool
-    is_vanished: bool
     origin: str
-    drift_kind: str | None = DriftKind.EDITED.value
-    is_set_aside: bool = False
-    baseline_fingerprint: str | None = None
-    is_removed: bool = False
-    candidate_id: int | None = None
+    requests: int
+    is_limited: bool
+    observed: str | None
+    asked: str | None
+    """The fingerprint of another payload that the source asks for."""
+    candidate_id: int | None
+
+    def plan(self, reading: Reading) -> Plan:
+        """Return the action for what a read says about the row."""
+        return planned(self.outcome, bool(self.requests), self.is_limited, reading)
 
     @property
-    def shown(self) -> str:
-        """The fingerprint of the baseline."""
-        return self.baseline_fingerprint or self.fingerprint
+    def may_be_pinned(self) -> bool:
+        """Whether certainly no event was created from the body, so that another one may replace it."""
+        return _may_be_pinned(self.outcome, bool(self.requests), self.is_limited)
 
     @property
     def is_never_sent(self) -> bool:
-        """Whether the pinned body was certainly never sent."""
-        return self.state == EntryState.PENDING and self.attempts == 0
+        """Whether the body is owed, and was certainly never sent."""
+        return self.outcome == Outcome.OWED and not self.requests and not self.is_limited
 
     @property
-    def may_be_pinned_anew(self) -> bool:
-        """Whether certainly no event was created from the pinned body, so that another body may replace it."""
-        return may_be_pinned_anew(EntryState(self.state), self.attempts, is_unanswered=self.is_unanswered)
+    def is_gone(self) -> bool:
+        """Whether the row is marked as gone from its source."""
+        return self.observed in (Observed.VANISHED, Observed.GONE)
+
+    @property
+    def wish(self) -> str:
+        """What the source says now, as a decision records it."""
+        if self.outcome == Outcome.HELD:
+            return Observed.HELD
+        if self.observed in (Observed.VANISHED, Observed.CANCELLED):
+            return str(self.observed)
+        return self.asked or self.fingerprint
 
 
-_FIND = sa.select(
-    *(ENTRY.c[name] for name in ("id", "row_key", "state", "fingerprint", "row_digest", "drift_fingerprint", "attempts")),
-    *(ENTRY.c.unanswered_at.is_not(None), ~IS_IN_SOURCE, ENTRY.c.origin, ENTRY.c.drift_kind, IS_SET_ASIDE),
-    *(ENTRY.c.baseline_fingerprint, ENTRY.c.removed_at.is_not(None), ENTRY.c.candidate_id),
-).where(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True)))
+@cache
+def planned(outcome: str, has_requests: bool, is_limited: bool, reading: Reading) -> Plan:
+    """Return the action for what a read says about a row, from the columns of its facts."""
+    return plan(Outcome(outcome), NO_ATTEMPTS._replace(requests=int(has_requests), is_limited=is_limited).tried, reading)
+
+
+@cache
+def _may_be_pinned(outcome: str, has_requests: bool, is_limited: bool) -> bool:
+    tried = NO_ATTEMPTS._replace(requests=int(has_requests), is_limited=is_limited).tried
+    return may_be_pinned(Outcome(outcome), may_exist(Outcome(outcome), tried))
+
+
+_NAMES = ("id", "row_key", "outcome", "fingerprint", "row_digest", "origin", "revision")
+_FIND = sa.select(*(ENTRY.c[name] for name in _NAMES)).where(
+    ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True))
+)
+_FIND_ATTEMPTS = sa.select(ATTEMPT.c.entry_id, ATTEMPT.c.revision, ATTEMPT.c.requests, ATTEMPT.c.is_limited)
+_FIND_ATTEMPTS = _FIND_ATTEMPTS.where(ATTEMPT.c.entry_id.in_(sa.bindparam("entries", expanding=True)))
+_FIND_OBSERVATIONS = sa.select(
+    OBSERVATION.c.entry_id, OBSERVATION.c.kind, OBSERVATION.c.fingerprint, OBSERVATION.c.candidate_id
+).where(OBSERVATION.c.entry_id.in_(sa.bindparam("entries", expanding=True)))
 
 
 def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
     """Return the ledger's facts about these rows; unknown rows are absent."""
-    if not row_keys:
+    found = connection.execute(_FIND, {"scope": scope_id, "row_keys": rounded(row_keys)}).all() if row_keys else ()
+    if not found:
         return {}
-    found = connection.execute(_FIND, {"scope": scope_id, "row_keys": rounded(row_keys)})
-    return {row[1]: Known._make(row) for row in found}
+    entries = {"entries": rounded([row[0] for row in found])}
+    tried = {(row[0], row[1]): tuple(row[2:]) for row in connection.execute(_FIND_ATTEMPTS, entries)}
+    seen = {row[0]: tuple(row[1:]) for row in connection.execute(_FIND_OBSERVATIONS, entries)}
+    return {row[1]: Known(*row[:-1], *tried.get((row[0], row[-1]), _UNTRIED), *seen.get(row[0], _UNSEEN)) for row in found}
+
+
+_UNTRIED, _UNSEEN = (0, False), (None, None, None)
 
 
 def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> list[int]:
@@ -209,18 +298,25 @@ def find_owners(
     connection: sa.Connection, destination: str | sa.ColumnElement[str], event_ids: Collection[int]
 ) -> dict[int, str]:
     """Return which of these events of a destination belong to a row already, by id, with row and feed as text."""
-    events = sa.select(ENTRY.c.event_id, SCOPE.c.feed, ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     found: dict[int, str] = {}
+    events = sa.select(ENTRY.c.event_id, SCOPE.c.feed, ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     for page in in_pages(sorted(set(event_ids))):
         owned = events.where(SCOPE.c.destination == destination, ENTRY.c.event_id.in_(page))
         found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(owned)}
     return found
 
 
-def read_baselines(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, bytes]:
-    """Return the baselines of these entries."""
-    rows = connection.execute(sa.select(ENTRY.c.id, BASELINE).where(ENTRY.c.id.in_(entries)))
-    return {row.id: row.body for row in rows}
+def read_bodies(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, bytes]:
+    """Return the bodies of these entries."""
+    rows = connection.execute(sa.select(BODY.c.entry_id, BODY.c.body).where(BODY.c.entry_id.in_(rounded(list(entries)))))
+    return dict(map(tuple, rows))
+
+
+def find_takers(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, int]:
+    """Return, for entries whose event was moved, the entry that has it now."""
+    is_taken = (DECISION.c.other_id.in_(list(entries)), DECISION.c.option == Decision.SAME_AS.value)
+    taken = sa.select(DECISION.c.other_id, DECISION.c.entry_id).where(*is_taken)
+    return dict(map(tuple, connection.execute(taken.order_by(DECISION.c.id)))) if entries else {}
 
 
 def mark_anew(connection: sa.Connection, entries: Iterable[tuple[int, bytes]]) -> None:
@@ -230,9 +326,58 @@ def mark_anew(connection: sa.Connection, entries: Iterable[tuple[int, bytes]]) -
         connection.execute(insert_if_new(connection, DUPLICATE_MARK), marks)
 
 
-_BODY_COLUMNS = ("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id", "origin")
-_PIN_COLUMNS = (*_BODY_COLUMNS, "ends_at", "updated_at")
-_DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
+def observe(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Record what the source says of these entries, in place of what it said before: `entry_id`, `scope_id`, `kind`, `seen_at`
+    and the other columns that differ from NULL.
+    """
+    blank = dict.fromkeys(("body", "fingerprint", "cover_url", "cover_on_error", "candidate_id", "rule"))
+    put_all(connection, OBSERVATION, ("entry_id",), [{**blank, **row} for row in rows])
+
+
+def forget_observations(connection: sa.Connection, entries: Iterable[int]) -> None:
+    """Record that the source asks for what these entries show."""
+    for page in in_pages(entries):
+        connection.execute(OBSERVATION.delete().where(OBSERVATION.c.entry_id.in_(page)))
+
+
+def release(connection: sa.Connection, entries: Collection[int], **columns: object) -> None:
+    """Make held entries owe what is held; `columns`: others to write."""
+    names = ("entry_id", *_BODY_COLUMNS[1:])
+    for page in in_pages(entries):
+        held = sa.select(*(OBSERVATION.c[name] for name in names)).where(OBSERVATION.c.entry_id.in_(page))
+        connection.execute(sa.insert(BODY).from_select(names, held))
+        owed = sa.update(ENTRY).where(ENTRY.c.id.in_(page)).values(outcome=Outcome.OWED.value, **columns)
+        connection.execute(owed)
+        forget_observations(connection, page)
+
+
+def next_ids(connection: sa.Connection, count: int) -> Iterator[int]:
+    """Return ids for new entries; they are never given again."""
+    if connection.dialect.name == "postgresql":
+        series = sa.text("SELECT nextval(pg_get_serial_sequence('entry', 'id')) FROM generate_series(1, :count)")
+        return iter(connection.execute(series, {"count": count}).scalars().all())
+    last = connection.exec_driver_sql("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'").scalar_one()
+    return iter(range(last + 1, last + count + 1))
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, names: Sequence[str], rows: list[tuple[object, ...]]) -> None:
+    """Insert rows without SQLAlchemy's parameter processing, which costs 25 us a row (budget 4)."""
+    if not rows:
+        return
+    compiled = sa.insert(table).values({name: sa.bindparam(name) for name in names}).compile(dialect=connection.dialect)
+    # The columns are rendered in the order of the table, and so must be the names.
+    values: Any = rows if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]
+    connection.exec_driver_sql(str(compiled), values)
+
+
+_BODY_COLUMNS = ("entry_id", "body", "cover_url", "cover_on_error")
+_OBSERVED_COLUMNS = (
+    *("entry_id", "scope_id", "kind", "body", "fingerprint", "cover_url", "cover_on_error", "candidate_id", "seen_at"),
+)
+_NEW_COLUMNS = (
+    *("id", "scope_id", "row_key", "outcome", "revision", "fingerprint", "row_digest", "twin_digest", "channel_id", "ends_at"),
+    *("origin", "staged_run", "changed_at", "created_at"),
+)
 
 
 def _write(*columns: str, **values: object) -> sa.Update:
@@ -241,148 +386,151 @@ def _write(*columns: str, **values: object) -> sa.Update:
     return sa.update(ENTRY).where(ENTRY.c.id == sa.bindparam("entry")).values({**values, **parameters})
 
 
-def _listed_unless_ignored(wanted: sa.ColumnElement[str]) -> sa.ColumnElement[str | None]:
-    """Return the decision column after a change: a changed row is listed again, unless its payload is the ignored one."""
-    is_ignored_payload = sa.func.coalesce(ENTRY.c.ignored_fingerprint == wanted, False)
-    return sa.case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)
+_OF_BODY = ("fingerprint", "twin_digest", "channel_id", "ends_at")
+_MET = ("row_digest", "origin", "changed_at")
+_PIN = _write(*_OF_BODY, *_MET, "staged_run", outcome=Outcome.OWED.value)
+_HOLD = _write(*_OF_BODY, *_MET, outcome=Outcome.HELD.value)
+_REFRESH = _write(*_MET)
+_MOVE = _write("origin", "changed_at")
+_PIN_BODY = sa.update(BODY).where(BODY.c.entry_id == sa.bindparam("entry"))
+_PIN_BODY = _PIN_BODY.values({name: sa.bindparam(f"new_{name}") for name in _BODY_COLUMNS[1:]})
 
 
-_PENDING: dict[str, Any] = {
-    "state": EntryState.PENDING.value,
-    "attempts": 0,
-    "decision": sa.case((IS_SET_ASIDE, None), else_=ENTRY.c.decision),
-    **NO_DRIFT,
-}
-_HOLD = _write(*_PIN_COLUMNS, state=EntryState.HELD.value)
-_PIN = _write(*_PIN_COLUMNS, "staged_run", **_PENDING)
-_DRIFT = _write(
-    *_DRIFT_COLUMNS, decision=_listed_unless_ignored(sa.bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type))
-)
-_CANCELLED = {"drift_body": None, "drift_fingerprint": CANCELLED, "drift_kind": DriftKind.CANCELLED.value}
-_CANCEL = _write("origin", "updated_at", **_CANCELLED, decision=_listed_unless_ignored(sa.literal(CANCELLED)))
-_REFRESH = _write("row_digest", "origin", "updated_at", **NO_DRIFT, decision=_listed_unless_ignored(_BASELINE_FINGERPRINT))
-_RETURN = _write(vanished_at=None, past_at=None, vanished_by="", decision=_listed_unless_ignored(ENTRY.c.drift_fingerprint))
-_SETTLE = _write(**NO_DRIFT)
-_OTHER = ENTRY.alias()
-_LIKE = sa.select(_OTHER.c.id).where(_OTHER.c.scope_id == sa.bindparam("scope"), _OTHER.c.row_key == sa.bindparam("like"))
-_IS_HELD_ROW = sa.and_(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key == sa.bindparam("held"))
-_HELD_LIKE = sa.update(ENTRY).where(_IS_HELD_ROW).values(candidate_id=_LIKE.scalar_subquery())
-_NEW_COLUMNS = (  # in the order of the table
-    *("scope_id", "row_key", "state", "idempotency_key", *_BODY_COLUMNS),
-    *("staged_run", "created_at", "updated_at", "ends_at", "candidate_id"),
-)
-_ZEROS: dict[str, Any] = {name: sa.literal_column("0") for name in ("revision", "attempts", "copies")}
-_BLANKS: dict[str, Any] = {
-    name: sa.literal_column("''") for name in ("refused_request_id", "denied_request_id", "sent_run", "vanished_by")
-}
-_INSERT = sa.insert(ENTRY).values(
-    {name: sa.bindparam(name) for name in _NEW_COLUMNS} | _ZEROS | _BLANKS | {"is_limited": sa.false()}
-)
-
-
-def _insert(connection: sa.Connection, entries: list[tuple[object, ...]]) -> None:
-    """Insert new entries, with ids in their order, without SQLAlchemy's parameter processing, which costs 25 us a row (budget
-    4).
-    """
-    compiled = _INSERT.compile(dialect=connection.dialect)
-    rows: Any = entries if compiled.positional else [dict(zip(_NEW_COLUMNS, entry, strict=True)) for entry in entries]
-    connection.exec_driver_sql(str(compiled), rows)
-
-
-def _body_of(row: MappedRow) -> tuple[object, ...]:
-    """Return the values of `_BODY_COLUMNS`."""
-    url, on_error = (storable(row.cover.url), row.cover.on_error) if row.cover else (None, None)
-    digests = (row.fingerprint, row.row_digest, row.duplicate_digest)
-    return (row.body, url, on_error, *digests, row.channel_id, storable(row.location.place))
+def cover_of(row: MappedRow) -> tuple[str | None, str | None]:
+    """Return the columns of a row's cover image."""
+    return (storable(row.cover.url), row.cover.on_error) if row.cover else (None, None)
 
 
 class Batch:
     """The decisions about a batch of rows, collected and written with one statement per kind."""
 
-    def __init__(self, run: FencedTransaction) -> None:
+    def __init__(self, run: FencedTransaction, ids: Iterator[int]) -> None:
         self._run = run
+        self._ids = ids
         self._now: datetime = run.now()
-        self._bound_now = self._bound(self._now)
-        self._inserts: list[tuple[object, ...]] = []
+        self._entries: list[tuple[object, ...]] = []
+        self._bodies: list[tuple[object, ...]] = []
+        self._held: list[tuple[object, ...]] = []
+        self._pins: dict[int, MappedRow] = {}
         self._drifts: dict[int, MappedRow] = {}
-        self._removed: set[int] = set()
-        self._marks: dict[int, bytes] = {}
-        self._rows: defaultdict[sa.Update, list[dict[str, object]]] = defaultdict(list)
+        self._observed: list[dict[str, Any]] = []
+        self._refreshed: list[dict[str, object]] = []
+        self._moved: list[dict[str, object]] = []
+        self._holds: list[dict[str, object]] = []
+        self._as_shown: list[int] = []
 
-    def create(self, row: MappedRow, candidate: Candidate | None = None) -> None:
-        """Add a new entry that pins the row's body under its key, or a held one if the row resembles a known event."""
-        state, candidate_id = EntryState.PENDING, None
-        if candidate is not None:
-            state, candidate_id = EntryState.HELD, candidate.entry_id or None
-            if not candidate.entry_id:
-                like = {"scope": self._run.scope_id, "held": row.row_key, "like": candidate.row_key}
-                self._rows[_HELD_LIKE].append(like)
-        key = (self._run.scope_id, row.row_key, state.value, self._run.key(row.row_key))
-        times = (self._bound_now, self._bound_now, self._bound(ends_at_of(row.body)))
-        self._inserts.append((*key, *_body_of(row), self._run.run_id, *times, candidate_id))
+    def create(self, row: MappedRow, candidate_id: int | None = None) -> int:
+        """Add a new entry that owes the row's body, or a held one if the row resembles a known event; return its id."""
+        entry_id, now = next(self._ids), self._bound(self._now)
+        outcome = Outcome.OWED if candidate_id is None else Outcome.HELD
+        self._entries.append(
+            (
+                *(entry_id, self._run.scope_id, row.row_key, outcome.value, 0, row.fingerprint, row.row_digest),
+                *(row.duplicate_digest, row.channel_id, self._bound(ends_at_of(row.body)), storable(row.location.place)),
+                *(self._run.number, now, now),
+            )
+        )
+        if candidate_id is None:
+            self._bodies.append((entry_id, row.body, *cover_of(row)))
+        else:
+            self._held.append(
+                (entry_id, self._run.scope_id, Observed.HELD.value, row.body, row.fingerprint, *cover_of(row), candidate_id, now)
+            )
+        return entry_id
 
-    def hold(self, entry_id: int, row: MappedRow) -> None:
+    def hold(self, entry_id: int, row: MappedRow, candidate_id: int | None) -> None:
         """Record the current payload of a held row."""
-        self._rows[_HOLD].append(self._pinned(entry_id, row))
+        self._holds.append({**self._of_body(row), **self._met(entry_id, row)})
+        self._observe(entry_id, Observed.HELD, row, candidate_id=candidate_id)
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Replace a body that was never sent, or was refused."""
-        self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._run.run_id})
-        self._marks[entry_id] = row.duplicate_digest
+        self._pins[entry_id] = row
+        self._as_shown.append(entry_id)
 
-    def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
-        """Record the source's payload as drift beside the pinned body. `is_removed`: the event was removed from the service."""
+    def drift(self, entry_id: int, row: MappedRow) -> None:
+        """Record the source's payload beside the body that may be at the service."""
         self._drifts[entry_id] = row
-        if is_removed:
-            self._removed.add(entry_id)
+        self._refreshed.append(self._met(entry_id, row))
+
+    def bring_back(self, entry_id: int, row: MappedRow) -> None:
+        """Record that the row of an event that a person has removed is back."""
+        self._observe(entry_id, Observed.RETURNED, row)
+        self._refreshed.append(self._met(entry_id, row))
+
+    def count(self, entry_id: int, row: MappedRow) -> None:
+        """Record the source's payload only to recognise the same change again."""
+        said = {"kind": Observed.COUNTED.value, "fingerprint": row.fingerprint}
+        self._observed.append({**self._of_entry(entry_id), **said})
+        self._refreshed.append(self._met(entry_id, row))
 
     def cancel(self, entry_id: int, place: str) -> None:
         """Record that the source has cancelled an event that may be at the service."""
-        self._rows[_CANCEL].append({"entry": entry_id, "new_origin": place, "new_updated_at": self._now})
-
-    def ignore(self, entry_id: int, row: MappedRow) -> None:
-        """Record the source's payload without drift, only to recognise the same change again."""
-        wanted = {"new_drift_body": None, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": None}
-        self._rows[_DRIFT].append({**wanted, **self._met(entry_id, row)})
+        self._observed.append({**self._of_entry(entry_id), "kind": Observed.CANCELLED.value})
+        self._moved.append({"entry": entry_id, "new_origin": storable(place), "new_changed_at": self._now})
 
     def refresh(self, entry_id: int, row: MappedRow) -> None:
-        """Record that the source still asks for the pinned payload, and the row's place."""
-        self._rows[_REFRESH].append(self._met(entry_id, row))
-
-    def unmark_vanished(self, entry_id: int) -> None:
-        """Record that a vanished row is back in its source."""
-        self._rows[_RETURN].append({"entry": entry_id})
+        """Record the row's cells and place."""
+        self._refreshed.append(self._met(entry_id, row))
 
     def settle(self, entry_id: int) -> None:
-        """Record that a known difference is settled."""
-        self._rows[_SETTLE].append({"entry": entry_id})
+        """Record that the source asks for what the entry shows."""
+        self._as_shown.append(entry_id)
 
     def write(self, connection: sa.Connection) -> None:
         """Write all decisions; an empty batch costs nothing."""
-        if self._inserts:
-            _insert(connection, self._inserts)
+        insert_rows(connection, ENTRY, _NEW_COLUMNS, self._entries)
+        insert_rows(connection, BODY, _BODY_COLUMNS, self._bodies)
+        insert_rows(connection, OBSERVATION, _OBSERVED_COLUMNS, self._held)
+        if self._pins:
+            pins = [
+                {**self._of_body(row), **self._met(entry_id, row), "new_staged_run": self._run.number}
+                for entry_id, row in self._pins.items()
+            ]
+            connection.execute(_PIN, pins)
+            bodies = ((entry_id, row.body, *cover_of(row)) for entry_id, row in self._pins.items())
+            names = ("entry", *(f"new_{name}" for name in _BODY_COLUMNS[1:]))
+            connection.execute(_PIN_BODY, [dict(zip(names, body, strict=True)) for body in bodies])
+            mark_anew(connection, ((entry_id, row.duplicate_digest) for entry_id, row in self._pins.items()))
         if self._drifts:
-            self._rows[_DRIFT] += self._drift_rows(connection)
-        for statement in (_HELD_LIKE, _HOLD, _PIN, _DRIFT, _CANCEL, _REFRESH, _RETURN, _SETTLE):
-            if rows := self._rows.get(statement):
+            shown = read_bodies(connection, self._drifts)
+            for entry_id, row in self._drifts.items():
+                self._observe(entry_id, kind_of_drift(shown[entry_id], row.body), row)
+        for statement, rows in ((_HOLD, self._holds), (_REFRESH, self._refreshed), (_MOVE, self._moved)):
+            if rows:
                 connection.execute(statement, rows)
-        mark_anew(connection, self._marks.items())
+        forget_observations(connection, self._as_shown)
+        if self._observed:
+            observe(connection, self._observed)
 
     def _bound(self, instant: datetime | None) -> datetime | str | None:
         """Return a time in the driver's type."""
         return UtcTime().process_bind_param(instant, self._run.engine.dialect)
 
-    def _pinned(self, entry_id: int, row: MappedRow) -> dict[str, object]:
-        body = {f"new_{name}": value for name, value in zip(_BODY_COLUMNS, _body_of(row), strict=True)}
-        return {**body, "new_ends_at": ends_at_of(row.body), **self._met(entry_id, row)}
+    def _observe(self, entry_id: int, kind: Observed, row: MappedRow, candidate_id: int | None = None) -> None:
+        cover = dict(zip(("cover_url", "cover_on_error"), cover_of(row), strict=True))
+        said = {"kind": kind.value, "body": row.body, "fingerprint": row.fingerprint, "candidate_id": candidate_id, **cover}
+        self._observed.append({**self._of_entry(entry_id), **said})
+
+    def _of_entry(self, entry_id: int) -> dict[str, Any]:
+        return {"entry_id": entry_id, "scope_id": self._run.scope_id, "seen_at": self._now}
+
+    def _of_body(self, row: MappedRow) -> dict[str, object]:
+        values = (row.fingerprint, row.duplicate_digest, row.channel_id, ends_at_of(row.body))
+        return {f"new_{name}": value for name, value in zip(_OF_BODY, values, strict=True)}
 
     def _met(self, entry_id: int, row: MappedRow) -> dict[str, object]:
-        place = {"new_origin": row.location.place, "new_updated_at": self._now}
-        return {"entry": entry_id, "new_row_digest": row.row_digest, **place}
+        place = storable(row.location.place)
+        return {"entry": entry_id, "new_row_digest": row.row_digest, "new_origin": place, "new_changed_at": self._now}
 
-    def _drift_rows(self, connection: sa.Connection) -> Iterator[dict[str, object]]:
-        shown = read_baselines(connection, self._drifts)
-        for entry_id, row in self._drifts.items():
-            kind = DriftKind.RETURNED if entry_id in self._removed else kind_of_drift(shown[entry_id], row.body)
-            wanted = {"new_drift_body": row.body, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": kind.value}
-            yield {**wanted, **self._met(entry_id, row)}
+
+def attempts_of(row: Any) -> Attempts:
+    """Return the attempts under the present key, from a row of `FACTS` with the columns of `attempt`."""
+    if row.requests is None:
+        return NO_ATTEMPTS
+    return Attempts(row.requests, row.is_limited, row.refused_id, row.denied_id, row.granted and Grant(row.granted))
+
+
+def key_of(row: Any) -> IdempotencyKey:
+    """Return the present idempotency key of an entry, from a row with its scope's `namespace` and `feed`."""
+    return idempotency_key(row.namespace, FeedName(row.feed), RowKey(row.row_key), revision=row.revision)

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, select, update
 
 from mappings.errors import PermanentError
 from mappings.reasons import ReasonCode
-from state.database import insert_if_new
-from state.enums import EntryState, GateState, Phase, ProblemKind
+from state.database import in_pages, insert_if_new
+from state.enums import GateState, Observed, Outcome, Phase, ProblemKind
+from state.facts import Tried
 from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
-from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries
+from state.ledger.entries import IS_GONE, IS_IGNORED, IS_NEVER_SENT, IS_OPEN, TRIED, count_entries, newest_and_count
 from state.ledger.lease import FencedTransaction
-from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
+from state.tables import ENTRY, OBSERVATION, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 
 _Scope = Row[*tuple[Any, ...]]
 _STOPPED = "stopped by "
@@ -116,11 +117,9 @@ def shut(connection: Connection, run: FencedTransaction, *, is_whole: bool, is_a
     behind the gate are read again in full.
     """
     scope = _read_scope(connection, run.scope_id, is_locked=True)
-    # Counted apart, so that the entries themselves, which are large, need not be looked at.
-    boundary, count = _newest_and_count(connection, run.scope_id)
-    is_waiting = and_(IS_NEVER_SENT, ENTRY.c.id > scope.released_id)
-    is_unknown = or_(is_waiting, ENTRY.c.state == EntryState.HELD.value)
-    unknown = count_entries(connection, ENTRY.c.scope_id == run.scope_id, is_unknown)
+    boundary, count = newest_and_count(connection, run.scope_id)
+    is_waiting, is_held = (IS_NEVER_SENT, IS_OPEN, ENTRY.c.id > scope.released_id), (ENTRY.c.outcome == Outcome.HELD, IS_OPEN)
+    unknown = sum(count_entries(connection, ENTRY.c.scope_id == run.scope_id, *which) for which in (is_waiting, is_held))
     run.take_over(connection)
     _set(connection, run.scope_id, gate=GateState.STAGING.value, gate_run=run.run_id, gate_reason="")
     if is_anew:
@@ -150,7 +149,7 @@ def judge(
     opens = not tripped and not is_blind
     if opens:
         # All that was staged so far is released: later reads are compared with it.
-        newest, _ = _newest_and_count(connection, scope_id)
+        newest, _ = newest_and_count(connection, scope_id)
         _set(connection, scope_id, gate=GateState.OPEN.value, gate_run=run.run_id, gate_reason="", released_id=newest)
         if bookmark is not None:
             place = {"cursor": bookmark.cursor, "cursor_fit": bookmark.fit, "full_read_at": bookmark.full_read_at}
@@ -207,8 +206,8 @@ def repeat_read(
         scope = _read_scope(connection, run.scope_id, is_locked=True)
         last = _last_free_read(connection, scope, known)
         # Those that the source still asks for.
-        is_refused = and_(ENTRY.c.state == EntryState.REFUSED.value, ENTRY.c.fingerprint != "", IS_IN_SOURCE)
-        refused = count_entries(connection, ENTRY.c.scope_id == run.scope_id, is_refused)
+        is_refused = (ENTRY.c.outcome == Outcome.REFUSED, TRIED != Tried.MAYBE, IS_OPEN, ~IS_GONE)
+        refused = count_entries(connection, ENTRY.c.scope_id == run.scope_id, *is_refused)
         if last is None or not _follows(last, connection, run.scope_id, policy, refused):
             return None
         # What was new is unchanged or refused, and nothing more is missed.
@@ -219,7 +218,7 @@ def repeat_read(
             account=replace(last.account, new=0, unchanged=said - refused, still_refused=refused),
             warnings=last.warnings,
             is_marking=policy.on_vanish == "report",
-            known_before=_newest_and_count(connection, run.scope_id)[1],
+            known_before=newest_and_count(connection, run.scope_id)[1],
             met=last.present,
             present=last.present,
             last_whole_read=scope.last_whole_read,
@@ -267,8 +266,8 @@ def _follows(last: StageReport, connection: Connection, scope_id: int, policy: S
     if last.standing or account.held or policy.drafts_only:
         return False
     # States that runs change without the source: the outcome of a row may change with them.
-    is_moving = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
-    if refused != account.still_refused or count_entries(connection, of_feed, is_moving):
+    is_moving = (ENTRY.c.outcome.in_((Outcome.OWED, Outcome.DENIED)), IS_OPEN)
+    if refused != account.still_refused or count_entries(connection, of_feed, *is_moving):
         # Unless each entry is what exactly one row of the last read says: then none can be withdrawn, reopened or conflicting, in
         # any state that a run which was cut short has left it in.
         is_disputed = any(reason.code is ReasonCode.DUPLICATE_KEY for reason in last.reasons)
@@ -276,24 +275,27 @@ def _follows(last: StageReport, connection: Connection, scope_id: int, policy: S
         is_uncertain = account.expanded or account.drifted or policy.on_change != "report" or is_disputed
         if is_uncertain or count_entries(connection, of_feed) != said:
             return False
-        if count_entries(connection, of_feed, ENTRY.c.drift_kind.is_not(None)):
+        if _count_differing(connection, scope_id, _LISTED):
             return False
-    # Only a feed that ignores changes has drifts of no kind; those of all others are found without reading every entry.
-    drifted = ENTRY.c.drift_fingerprint if policy.on_change == "ignore" else ENTRY.c.drift_kind
-    is_doubtful = (ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE
-    return not count_entries(connection, of_feed, drifted.is_not(None), is_doubtful)
+    # A delivered entry that differs does so again; of all others it depends on their state.
+    kinds = (*_LISTED, Observed.COUNTED) if policy.on_change == "ignore" else _LISTED
+    return not _count_differing(connection, scope_id, kinds, IS_OPEN | IS_IGNORED)
+
+
+_LISTED = (Observed.EDITED, Observed.TO_PUBLISH, Observed.CANCELLED, Observed.RETURNED)
+
+
+def _count_differing(connection: Connection, scope_id: int, kinds: Sequence[Observed], *which: ColumnElement[bool]) -> int:
+    """Count the entries whose source says something else in one of these ways."""
+    differing = select(OBSERVATION.c.entry_id).where(OBSERVATION.c.scope_id == scope_id, OBSERVATION.c.kind.in_(kinds))
+    pages = in_pages(connection.execute(differing).scalars())
+    return sum(count_entries(connection, ENTRY.c.id.in_(page), *which) for page in pages)
 
 
 def _read_scope(connection: Connection, scope_id: int, *, is_locked: bool = False) -> _Scope:
     """Return the feed's scope, locked until the transaction ends if `is_locked`."""
     query = select(SCOPE).where(SCOPE.c.id == scope_id)
     return connection.execute(query.with_for_update() if is_locked else query).one()
-
-
-def _newest_and_count(connection: Connection, scope_id: int) -> tuple[int, int]:
-    newest = func.coalesce(func.max(ENTRY.c.id), 0)
-    found = connection.execute(select(newest, func.count()).where(ENTRY.c.scope_id == scope_id)).one()
-    return found[0], found[1]
 
 
 def _remember(connection: Connection, scope_id: int, report: StageReport, stamp: str, read_at: datetime) -> None:

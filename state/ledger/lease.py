@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import psutil
 import structlog
-from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, func, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, bindparam, func, insert, literal, null, select, update
 
 from mappings.errors import SyncError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
@@ -142,6 +142,16 @@ def server_now() -> ColumnElement[datetime]:
     return func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
 
 
+_IS_SHOWN = (LEASE.c.scope_id == bindparam("scope"), LEASE.c.token == bindparam("shown"), LEASE.c.holder != "")
+_RENEW = {
+    True: update(LEASE)
+    .where(*_IS_SHOWN)
+    .values(heartbeat_at=server_now(), expires_at=func.clock_timestamp() + bindparam("ttl", type_=Interval())),
+    False: update(LEASE).where(*_IS_SHOWN).values(heartbeat_at=bindparam("now"), expires_at=bindparam("until")),
+}
+"""The heartbeat by the server's clock, and by ours; every transaction has one (budget 5)."""
+
+
 def own_clock(engine: Engine, now: Callable[[], datetime]) -> LeaseClock:
     """Return the clock for a state DB: this host's for SQLite, whose file is local; else the server's."""
     return LeaseClock(now, is_servers=engine.dialect.name == "postgresql")
@@ -183,8 +193,9 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
 
     Raises `LeaseLostError` if it is not: the transaction must not be committed.
     """
-    held = (LEASE.c.scope_id == scope_id, LEASE.c.token == token, LEASE.c.holder != "")
-    if connection.execute(update(LEASE).where(*held).values(**clock.heartbeat())).rowcount != 1:
+    ttl, now = timedelta(seconds=clock.ttl_s), clock.now()
+    beat = {"ttl": ttl} if clock.is_servers else {"now": now, "until": now + ttl}
+    if connection.execute(_RENEW[clock.is_servers], {"scope": scope_id, "shown": token, **beat}).rowcount != 1:
         raise LeaseLostError(
             "another run has taken this feed over; this one stops",
             hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",
@@ -197,31 +208,32 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) ->
     An expired lease is fenced off: its holder can write nothing more. Raises `HeldByAnotherError` while it is held.
     """
     now = server_now() if clock.is_servers else null()
-    read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id).order_by(LEASE.c.shard)
+    read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id)
     with writing(engine) as connection:
         if clock.is_servers:  # takeovers one by one; renewals do not wait for it
             connection.execute(select(func.pg_advisory_xact_lock(_TAKEOVERS + scope_id)))
         for _ in range(5):  # a holder may have renewed its lease meanwhile
-            rows = connection.execute(read).all()
-            others = [row for row in rows if row.holder]  # several if workers of an earlier version had shares of the feed
-            if held := next((row for row in others if not is_free(row, clock.now)), None):
-                raise held_by(held)
-            if all(_fence(connection, row) for row in others):
+            seen = connection.execute(read).one_or_none()
+            if seen is None or not seen.holder:
                 break
+            if not is_free(seen, clock.now):
+                raise held_by(seen)
+            if _fence(connection, seen):
+                break
+            rival = seen
         else:
-            raise held_by(others[0])
-        beat, token = clock.heartbeat(), max((row.token for row in rows), default=0) + 1
+            raise held_by(rival)
+        beat, token = clock.heartbeat(), (seen.token if seen is not None else 0) + 1
         taken = {"token": token, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
         taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"]}
-        own = (LEASE.c.scope_id == scope_id, LEASE.c.shard == 0)
-        if not connection.execute(update(LEASE).where(*own).values(**taken)).rowcount:
-            connection.execute(insert(LEASE).values(scope_id=scope_id, shard=0, shards=1, **taken))
+        anew = update(LEASE).where(LEASE.c.scope_id == scope_id)
+        connection.execute(insert(LEASE).values(scope_id=scope_id, **taken) if seen is None else anew.values(**taken))
         return Lease(engine, scope_id, token, clock)
 
 
 def _fence(connection: Connection, seen: Row[*tuple[Any, ...]]) -> bool:
     """End an expired lease; return False if its holder has renewed it since it was read."""
-    names = ("scope_id", "shard", "token", "heartbeat_at")
+    names = ("scope_id", "token", "heartbeat_at")
     is_as_seen = (LEASE.c[name] == getattr(seen, name) for name in names)
     return connection.execute(update(LEASE).where(*is_as_seen).values(holder="")).rowcount == 1
 
@@ -331,6 +343,8 @@ class FencedTransaction:
     token: int
     now: Callable[[], datetime]
     lease_clock: LeaseClock
+    number: int = 0
+    """The run's number in entries."""
 
     @contextmanager
     def transaction(self, lock: Callable[[Connection, int], None] = lambda _connection, _scope_id: None) -> Iterator[Connection]:

@@ -59,7 +59,8 @@ class Ledger:
     def fence(self, run_id: str, token: int) -> FencedTransaction:
         """Return the context of a run's transactions, each of which checks the token of its lease."""
         who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, token)
-        return FencedTransaction(*who, self._now, self._lease_clock)
+        number = self._read(_read_number, run_id)
+        return FencedTransaction(*who, self._now, self._lease_clock, number)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
         """Create the run's record; a run that has one (its next step, or a repeated step) continues with it."""
@@ -146,3 +147,9 @@ class Ledger:
                     found = connection.execute(select(SCOPE.c.id).where(*own)).scalar_one()
             self._known_scope = int(found)
         return self._known_scope
+
+
+def _read_number(connection: Connection, scope_id: int, run_id: str) -> int:
+    """Return the number of a run, 0 if it has no record."""
+    number = connection.execute(select(RUN.c.number).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
+    return int(number or 0)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Engine, and_, select
+from sqlalchemy import ColumnElement, Connection, Engine, select
 
 from mappings.delivery import split_destination
 from mappings.row_key import FeedName
 from state.database import in_pages, reading
-from state.enums import EntryState
+from state.enums import Outcome
 from state.ledger.accounts import Alongside
-from state.ledger.entries import BASELINE, SOME, WITHOUT_EVENT, count_entries
-from state.ledger.reads import Neighbour, as_neighbour, read_neighbours
+from state.ledger.copies import Neighbour, as_neighbour, read_neighbours
+from state.ledger.entries import IS_UNDECIDED, MAY_GET_EVENT, PAYLOAD, SOME, count_entries
 from state.tables import ENTRY, SCOPE
 
 MOST_COMPARED = 100_000
@@ -32,8 +32,7 @@ AT_LEAST = 3
 Event = tuple[str, bytes]
 """A row key and its payload."""
 _Values = tuple[Any, Any, Any, tuple[str, str] | None]
-_HAS_EVENT = and_(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(None))
-_ROW = select(ENTRY.c.id, ENTRY.c.row_key, BASELINE)
+_ROW = select(ENTRY.c.id, ENTRY.c.row_key, PAYLOAD)
 
 
 def pairs(body: bytes) -> Iterator[int]:
@@ -128,7 +127,7 @@ def find_elsewhere(connection: Connection, scope_id: int) -> KnownElsewhere | No
     """
     others = dict(read_neighbours(connection, scope_id))
     feed = others.pop(scope_id).feed
-    undecided = (ENTRY.c.scope_id == scope_id, ENTRY.c.state != EntryState.SUPERSEDED.value, ENTRY.c.decision.is_(None))
+    undecided = (ENTRY.c.scope_id == scope_id, ENTRY.c.outcome != Outcome.MOVED.value, IS_UNDECIDED)
     count = min(count_entries(connection, *undecided), MOST_COMPARED) if others else 0
     return _find(connection, others, feed, lambda: (row[1:] for row in _newest(connection, *undecided)), count)
 
@@ -159,7 +158,7 @@ def _find(
     best: KnownElsewhere | None = None
     asked = {pair for row in rows() for pair in pairs_elsewhere(*row, is_namesake=True)}
     for other_id, other in others.items():
-        of_other = (ENTRY.c.scope_id == other_id, _HAS_EVENT)
+        of_other = (ENTRY.c.scope_id == other_id, MAY_GET_EVENT)
         if not other.marked_id or not _are_most(count_entries(connection, *of_other), count):
             continue
         candidates, is_namesake, entries = Candidates(), other.feed == feed, 0

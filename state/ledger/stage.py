@@ -1,27 +1,10 @@
 """Commit point 1: compares the rows of a source with the ledger, and records what to send, one transaction per chunk.
 
-What happens to a row of the source, by the state of its entry:
-
-| the entry is                        | same payload | another payload |
-|-------------------------------------|--------------|-----------------|
-| unknown                             | new, or held if it is a duplicate candidate |
-| pending, nothing sent               | unchanged    | pinned          |
-| pending, sent                       | unchanged    | drifted         |
-| delivered                           | unchanged    | drifted         |
-| delivered, removed by hand          | drifted      | drifted         |
-| delivered_unconfirmed               | unchanged    | drifted         |
-| uncertain, conflict                 | unchanged    | drifted         |
-| refused                             | still refused | pinned         |
-| blocked                             | unchanged    | pinned, or drifted if an earlier attempt was never answered |
-| held, superseded                    | held         | held            |
-
-"Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
-
-A retry must be the same request. So a body that may have reached the service stays pinned under its key, and what the source
-asks for now is recorded as drift. Another body may replace it only if certainly nothing was created: before the first attempt
-(an attempt stopped by the rate limiter does not count), and after a definitive refusal. A blocked channel is such a refusal:
-usually the mapping is then corrected to name the right channel. The corrected body is sent under the same key first, with the
-refusal's request id recorded, because the service may repeat a stored refusal, which is not an answer to the new body.
+A retry must be the same request. So a body that may have reached the service stays under its key, and what the source asks for
+now is an observation beside it. Another body may replace it only if certainly nothing was created: before the first attempt (an
+attempt stopped by the rate limiter does not count), and after a definitive refusal. A blocked channel is such a refusal: usually
+the mapping is then corrected to name the right channel. The corrected body is sent under the same key first, with the refusal's
+request id recorded, because the service may repeat a stored refusal, which is not an answer to the new body.
 """
 
 from __future__ import annotations
@@ -29,56 +12,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from enum import StrEnum, auto
 
 from sqlalchemy import Connection
 
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, shown_place
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.enums import EntryState, ProblemKind
-from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
+from state.enums import Observed, Outcome, ProblemKind
+from state.facts import Plan, Reading
+from state.ledger.accounts import DEFAULT_POLICY, Candidate, ReadKind, StagePolicy, StageReport, dump
 from state.ledger.close import close_stage
-from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known
+from state.ledger.copies import lock_service
+from state.ledger.entries import Batch, Known, drafted, find_ids, find_known, find_takers, next_ids
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
-from state.ledger.reads import Mark, SourceRead, lock_service, name_rule
+from state.ledger.reads import Mark, SourceRead, name_rule
 from state.tables import storable
 
 _LONGEST_KEY = 2_000
 _SHOWN_OF_KEY = 80
 _UNCHANGED = Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
-
-
-class Plan(StrEnum):
-    """The action for a row that the ledger knows.
-
-    `PIN`: its body replaces one from which nothing was created. `HOLD`: its payload is recorded, nothing is sent. `RECORDED`:
-    this difference is already recorded.
-    """
-
-    UNCHANGED = auto()
-    STILL_REFUSED = auto()
-    DRIFTED = auto()
-    RECORDED = auto()
-    PIN = auto()
-    HOLD = auto()
-
-
-def plan_known(known: Known, row: MappedRow, on_change: OnChange = "report") -> Plan:
-    """Return the action for a row that the ledger knows."""
-    if known.state in {EntryState.HELD, EntryState.SUPERSEDED}:
-        return Plan.HOLD
-    is_recorded = row.fingerprint == known.drift_fingerprint
-    if known.is_removed:
-        return Plan.RECORDED if is_recorded else Plan.DRIFTED
-    if row.fingerprint == known.shown:
-        return Plan.STILL_REFUSED if known.state == EntryState.REFUSED else Plan.UNCHANGED
-    if known.may_be_pinned_anew:
-        return Plan.PIN
-    is_listed = on_change != "ignore"
-    return Plan.RECORDED if is_recorded and (known.drift_kind is not None) is is_listed else Plan.DRIFTED
 
 
 class Stage:
@@ -211,15 +165,15 @@ class _Comparison:
         read.note(outcomes)
         keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
         self._known = known = find_known(connection, read.run.scope_id, keys)
-        rows = [outcome for outcome in outcomes if isinstance(outcome, MappedRow)]
-        self._connection = connection
         self._read, self._run, self._policy, self._marks, self._tally = read, read.run, read.policy, read.marks, read.tally
-        self._outcomes = outcomes
-        unknown = [row.duplicate_digest for row in rows if row.row_key not in known]
-        self._candidates = read.duplicates.find(connection, unknown)
-        held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id}
+        self._connection, self._outcomes = connection, outcomes
+        unknown = [row for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
+        self._candidates = read.duplicates.find(connection, [row.duplicate_digest for row in unknown])
+        moved = [entry.entry_id for entry in known.values() if entry.outcome == Outcome.MOVED]
+        self._takers = find_takers(connection, moved)
+        held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id} | {*self._takers.values()}
         self._resembled = read.duplicates.by_id(connection, held_for)
-        self._batch = Batch(read.run)
+        self._batch = Batch(read.run, next_ids(connection, len(unknown)))
         self._problems: list[Problem] = []
         self._changed: list[RowKey] = []
 
@@ -247,7 +201,6 @@ class _Comparison:
                     if known := self._entry_of(outcome.row_key):
                         self._marks.mark(known.entry_id, Mark.DELETED)
         self._batch.write(connection)
-        self._read.digests.settle(connection, scope_id)
         strike(connection, scope_id, ProblemKind.WARNING, self._changed)
         write_problems(connection, self._run, self._problems)
 
@@ -260,18 +213,23 @@ class _Comparison:
         known = self._entry_of(row.row_key)
         if known is not None and self._marks.has(known.entry_id, Mark.MAPPED):
             self._tally.restless += 1  # another row of this read has the event
-        if known is None or known.may_be_pinned_anew:
+        plan = Plan.LEAVE_OUT if known is None else known.plan(Reading.CANCELLED)
+        if known is None or plan is Plan.LEAVE_OUT:
             self._tally.called_off += 1
             self._tally.skip(row.because)
-        elif known.is_removed:
+        elif plan is Plan.SETTLE:
             self._tally.differ(is_settled=True)
-            if known.drift_fingerprint is not None:
+            if known.observed is not None:
                 self._batch.settle(known.entry_id)
+        elif known.observed == Observed.CANCELLED:
+            self._tally.differ(is_settled=self._is_ignored(known))
         else:
-            is_recorded = known.drift_fingerprint == CANCELLED
-            self._tally.differ(is_settled=is_recorded and known.is_set_aside)
-            if not is_recorded:
-                self._batch.cancel(known.entry_id, row.location.place)
+            self._tally.differ(is_settled=False)
+            self._batch.cancel(known.entry_id, row.location.place)
+
+    def _is_ignored(self, known: Known) -> bool:
+        """Return whether a person has ignored what the source says of a row."""
+        return self._read.ignored.get(known.entry_id) == known.wish
 
     def _leave_out(self, row: Skipped) -> None:
         """Count a row that is left out. A known entry that a rule leaves out counts as gone from its source."""
@@ -281,12 +239,12 @@ class _Comparison:
             self._mark_present(row.row_key)
             return
         self._marks.mark(known.entry_id, Mark.DELETED)
-        if not known.is_vanished:
+        if not known.is_gone:
             self._read.left_out[known.entry_id] = name_rule(row)
 
     def _take_row(self, row: MappedRow) -> None:
         known = self._known.get(row.row_key)
-        if row.outside and (known is None or known.may_be_pinned_anew):
+        if row.outside and (known is None or known.may_be_pinned):
             self._mark_present(row.row_key)
             self._tally.skip(row.outside)
             return
@@ -296,9 +254,7 @@ class _Comparison:
             return
         if self._policy.drafts_only:
             row = _as_pinned(known, row)
-        if known.is_vanished:
-            self._batch.unmark_vanished(known.entry_id)
-        if known.drift_fingerprint == CANCELLED:
+        if known.observed == Observed.CANCELLED:
             self._tally.restless += 1  # another row of this read may have called the event off
         if self._marks.has(known.entry_id, Mark.MAPPED):
             self._take_second_claim(known, row)
@@ -310,23 +266,23 @@ class _Comparison:
             self._reject(rejection)
             return
         candidate = self._candidates.get(row.duplicate_digest) if self._policy.holds_copies else None
-        self._batch.create(row, candidate)
+        entry_id = self._batch.create(row, candidate and candidate.entry_id)
         if candidate is not None:
             self._hold(row, candidate)
             return
-        self._candidates[row.duplicate_digest] = Candidate(0, row.row_key)
-        self._read.duplicates.create(row.duplicate_digest, row.row_key)
+        self._candidates[row.duplicate_digest] = own = Candidate(entry_id, row.row_key)
+        self._read.duplicates.create(row.duplicate_digest, own)
         self._tally.new += 1
-        self._read.digests.add_created(_digest_of(row))
+        self._read.digests.add(_digest_of(row), entry_id)
         self._list_warnings(row)
 
     def _hold(self, row: MappedRow, candidate: Candidate | None) -> None:
         self._tally.hold(row.location.place, row.row_key, candidate)
         self._problems.append(held(row.location.place, row.row_key, candidate, row.cells))
 
-    def _take_known(self, known: Known, row: MappedRow) -> None:  # one arm per plan
-        entry_id, on_change = known.entry_id, self._policy.on_change
-        plan = plan_known(known, row, on_change)
+    def _take_known(self, known: Known, row: MappedRow) -> None:
+        entry_id = known.entry_id
+        plan = known.plan(Reading.SAME if row.fingerprint == known.fingerprint else Reading.OTHER)
         self._marks.mark(entry_id, Mark.PRESENT | Mark.MAPPED)
         match plan:
             case Plan.UNCHANGED:
@@ -337,37 +293,47 @@ class _Comparison:
                 self._tally.still_refused += 1
                 self._refresh(known, row)
             case Plan.HOLD:
-                if (known.state, known.fingerprint, known.origin) != (EntryState.HELD, row.fingerprint, row.location.place):
-                    self._batch.hold(entry_id, row)
-                if known.is_set_aside:
+                is_held = known.outcome == Outcome.HELD
+                candidate_id = known.candidate_id if is_held else self._takers.get(entry_id)
+                if not is_held or (known.fingerprint, known.origin) != (row.fingerprint, row.location.place):
+                    self._batch.hold(entry_id, row, candidate_id)
+                if self._is_ignored(known):
                     self._tally.held += 1
                     self._tally.ignored += 1
                 else:
-                    self._hold(row, self._resembled.get(known.candidate_id or 0))
-            case Plan.RECORDED:
-                self._tally.differ(is_settled=known.is_set_aside)
-            case Plan.DRIFTED if on_change == "ignore" and not known.is_removed:
-                self._tally.differ(is_settled=False)
-                self._batch.ignore(entry_id, row)
-            case Plan.DRIFTED:
-                self._tally.differ(is_settled=False)
-                self._batch.drift(entry_id, row, is_removed=known.is_removed)
-                self._list_warnings_anew(row)
+                    self._hold(row, self._resembled.get(candidate_id or 0))
             case Plan.PIN:
                 self._batch.pin(entry_id, row)
                 self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.new += 1
                 self._tally.restaged += 1
                 self._list_warnings_anew(row)
+            case _:
+                self._take_drift(known, row, is_back=plan is Plan.RETURN)
 
     def _refresh(self, known: Known, row: MappedRow) -> None:
-        """Record that the row asks for the baseline, if it did not before, and its place, by which people find it."""
-        has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
+        """Record that the row asks for what is shown, if it did not before, and its place, by which people find it."""
+        has_changed = known.observed is not None or row.row_digest != known.row_digest
+        if known.observed is not None:
+            self._batch.settle(known.entry_id)
         if has_changed:
             self._list_warnings_anew(row)
         # Delivered rows may move.
-        if has_changed or (known.origin != row.location.place and known.state != EntryState.DELIVERED):
+        if has_changed or (known.origin != row.location.place and known.outcome != Outcome.CREATED):
             self._batch.refresh(known.entry_id, row)
+
+    def _take_drift(self, known: Known, row: MappedRow, *, is_back: bool) -> None:
+        is_counted = self._policy.on_change == "ignore" and not is_back
+        if known.asked == row.fingerprint and (known.observed == Observed.COUNTED) is is_counted:
+            self._tally.differ(is_settled=self._is_ignored(known))
+            return
+        self._tally.differ(is_settled=False)
+        if is_counted:
+            self._batch.count(known.entry_id, row)
+            return
+        record = self._batch.bring_back if is_back else self._batch.drift
+        record(known.entry_id, row)
+        self._list_warnings_anew(row)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
         """Count a second row of an entry: as a duplicate if it has the same payload, else both rows are rejected.
@@ -375,11 +341,11 @@ class _Comparison:
         If the entry was never sent, the first row is withdrawn too, until a person corrects one of them.
         """
         is_conflicting = self._marks.has(known.entry_id, Mark.CONFLICTING)
-        if row.fingerprint == (known.drift_fingerprint or known.shown) and not is_conflicting:
+        if row.fingerprint == (known.asked or known.fingerprint) and not is_conflicting:
             self._tally.duplicate += 1
             return
         self._reject(claimed_twice(row.row_key, row.location, f"the first one is at {shown_place(known.origin)}", row.cells))
-        if known.state == EntryState.HELD:
+        if known.outcome == Outcome.HELD:
             self._marks.mark(known.entry_id, Mark.CONFLICTING)
         elif known.is_never_sent and not is_conflicting:
             is_staged = self._marks.has(known.entry_id, Mark.STAGED)
@@ -392,8 +358,8 @@ class _Comparison:
     def _mark_present(self, row_key: RowKey) -> None:
         if known := self._entry_of(row_key):
             self._marks.mark(known.entry_id, Mark.PRESENT)
-            if known.is_vanished:
-                self._batch.unmark_vanished(known.entry_id)
+            if known.is_gone:
+                self._batch.settle(known.entry_id)
 
     def _reject(self, rejection: Rejection) -> None:
         self._tally.reject(rejection)
@@ -410,12 +376,12 @@ class _Comparison:
 
 
 def _as_pinned(known: Known, row: MappedRow) -> MappedRow:
-    """Return the row as a read that sends only drafts would pin it.
+    """Return the row as a read would pin it that sends drafts only.
 
-    A pinned body that may be at the service is compared with the row itself: a run's option is not a change of the source.
+    A body that may be at the service is compared with the row itself: a run's option is not a change of the source.
     """
     draft = drafted(row)
-    return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row
+    return draft if known.may_be_pinned or draft.fingerprint == known.fingerprint else row
 
 
 def _digest_of(row: MappedRow) -> bytes:

@@ -1,39 +1,85 @@
-"""What waits for a person: one SQL definition of each kind, and the counts that every run records.
+"""What waits for a person: the rules of `state.facts` as SQL, the counts that every run records, and records for people.
 
-Each predicate excludes ignored entries, events removed by hand, and events that are over.
+Ignored entries and events that are over are on no list.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, exists, false, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    and_,
+    case,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    union,
+)
 
 from mappings.delivery import Answer
 from mappings.outcome import shown_place
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from state import facts
 from state.database import reading
-from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
+from state.enums import Decision, DriftKind, EntryState, Observed, Outcome, ProblemKind, Waiting
 from state.ledger.accounts import load_answer, load_read
 from state.ledger.entries import (
-    IS_IN_SOURCE,
-    IS_SET_ASIDE,
-    MAY_BE_OUT,
+    FACTS,
+    IS_GONE,
+    IS_IGNORED,
+    IS_OPEN,
+    OBSERVED,
+    TRIED,
+    attempts_of,
     count_entries,
-    count_unmarked,
+    count_in_source,
+    in_facts,
     is_forgotten,
     is_to_come,
+    key_of,
 )
-from state.tables import ENTRY, PROBLEM, RUN, SCOPE
+from state.tables import ATTEMPT, BODY, DECISION, ENTRY, OBSERVATION, PROBLEM, RUN, SCOPE
 
 KEY_MEMORY_S = 86_400.0
 _NAMED = 3
+_OTHER, _SEEN, _TRIED = ENTRY.alias(), OBSERVATION.alias(), ATTEMPT.alias()
+_IS_WARNED = and_(ENTRY.c.outcome.not_in([Outcome.IDLE, Outcome.MOVED, Outcome.REMOVED]), ~IS_GONE)
+_IS_REMOVAL = DECISION.c.option == Decision.REMOVED.value
+_REMOVED_KEY = (
+    select(func.max(DECISION.c.revision))
+    .where(DECISION.c.entry_id == _TRIED.c.entry_id, DECISION.c.revision < ENTRY.c.revision, _IS_REMOVAL)
+    .correlate(_TRIED, ENTRY)
+    .scalar_subquery()
+)
+_REQUESTS = (
+    select(func.coalesce(func.sum(_TRIED.c.requests), 0))
+    .where(_TRIED.c.entry_id == ENTRY.c.id, _TRIED.c.revision > func.coalesce(_REMOVED_KEY, -1))
+    .scalar_subquery()
+)
+_IGNORED = select(DECISION.c.entry_id).where(DECISION.c.option == Decision.IGNORE.value)
+IS_SET_ASIDE = and_(ENTRY.c.id.in_(_IGNORED), IS_IGNORED)
+"""As `IS_IGNORED`, but only the few entries with such a decision are looked at."""
+COPIES = case((and_(ENTRY.c.event_id.is_not(None), _REQUESTS == 0), 1), else_=_REQUESTS)
+"""How many events of an entry may exist if the service ignores idempotency keys. Once a row is sent again after its event was
+removed by hand, that one does not count.
+"""
+IS_RESENT = and_(ENTRY.c.id.in_(select(_TRIED.c.entry_id).where(_TRIED.c.requests > 0)), COPIES > 1)
+"""An entry may have several events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +167,46 @@ def dump_standing(standing: Standing) -> str:
 
 
 def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: bool = False) -> ColumnElement[bool]:
-    """Return the SQL condition for a feed's entries that wait for this reason, or would if a person had not ignored them.
+    """Return the SQL condition on `FACTS` for a feed's entries that wait for this reason, or would if a person had not ignored
+    them.
 
     `now`: events that are over by then do not wait.
     """
-    is_listed = IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE
-    return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), is_listed)
+    of_feed = (is_to_come(now), IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE)
+    if kind is Waiting.WARNING:
+        return and_(
+            ENTRY.c.scope_id == scope_id,
+            *of_feed,
+            ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(_is_listed_warning(scope_id))),
+            _IS_WARNED,
+        )
+    which = facts.those(lambda *of_entry: kind in facts.waits(*of_entry))
+    return and_(by_id(scope_id), *of_feed, ENTRY.c.id.in_(_found(scope_id, which)), in_facts(which))
+
+
+def by_id(scope_id: int) -> ColumnElement[bool]:
+    """Return the condition that entries are a feed's, where they are found by their ids, or read in that order.
+
+    As a sum, no database reads the index of all its entries for it.
+    """
+    return ENTRY.c.scope_id + 0 == scope_id
+
+
+def _found(scope_id: int, which: Iterable[facts.Facts]) -> Select[Any] | CompoundSelect[Any]:
+    """Return the query for the ids of the entries that may have one of these combinations; indexes of few entries answer it."""
+    outcomes = {outcome for outcome, _, observed in which if observed is Observed.SAME}
+    kinds = {observed for outcome, _, observed in which if outcome not in outcomes}
+    by_outcome = select(_OTHER.c.id).where(_OTHER.c.scope_id == scope_id, _OTHER.c.outcome.in_(sorted(outcomes)))
+    by_outcome = by_outcome.where(_OTHER.c.outcome != literal_column(f"'{Outcome.CREATED}'"))
+    by_kind = select(_SEEN.c.entry_id).where(_SEEN.c.scope_id == scope_id, _SEEN.c.kind.in_(sorted(kinds)))
+    return by_outcome if not kinds else by_kind if not outcomes else union(by_outcome, by_kind)
 
 
 def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
     """Return the SQL condition for problem rows that are warnings of waiting entries."""
     of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
-    return and_(_is_listed_warning(scope_id), exists().where(*of_entry, _is_warned(now), ~IS_SET_ASIDE))
+    warned = select(ENTRY.c.id).select_from(FACTS).where(*of_entry, _IS_WARNED, is_to_come(now), ~IS_SET_ASIDE)
+    return and_(_is_listed_warning(scope_id), warned.exists())
 
 
 def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
@@ -140,29 +214,47 @@ def read_standing(connection: Connection, scope_id: int, now: datetime | None, k
 
     `key_memory_s`: for how many seconds the service remembers the key of an attempt; None: for ever.
     """
-
-    def of(kind: Waiting, *more: ColumnElement[bool]) -> OpenRows:
-        which = (waits(kind, scope_id, now), *more)
-        count = count_entries(connection, *which)
-        first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
-        return OpenRows(count, tuple(connection.execute(first).scalars())) if count else _NONE
-
     is_late = false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
-    rows = {kind.name.lower(): of(kind) for kind in Waiting if kind is not Waiting.UNCERTAIN}
-    drifted = select(ENTRY.c.drift_kind, func.count()).where(waits(Waiting.DRIFT, scope_id, now)).group_by(ENTRY.c.drift_kind)
-    drifts = connection.execute(drifted) if rows["drift"].count else ()
-    is_kept = and_(ENTRY.c.removed_at.is_(None), is_to_come(ENTRY.c.ends_at, now), ~IS_SET_ASIDE)
-    several = (ENTRY.c.scope_id == scope_id, ENTRY.c.copies > 1, is_kept)
-    most = select(ENTRY.c.row_key, ENTRY.c.copies).where(*several).order_by(ENTRY.c.copies.desc(), ENTRY.c.id).limit(_NAMED)
+    numbers, drifts = _count(connection, scope_id, now, is_late)
+
+    def of(kind: Waiting, name: str, *more: ColumnElement[bool]) -> OpenRows:
+        first = select(ENTRY.c.row_key).select_from(FACTS).where(waits(kind, scope_id, now), *more)
+        first = first.order_by(ENTRY.c.id).limit(_NAMED)
+        return OpenRows(numbers[name], tuple(connection.execute(first).scalars())) if numbers[name] else _NONE
+
+    several = (by_id(scope_id), IS_RESENT, ENTRY.c.outcome != Outcome.REMOVED, is_to_come(now), ~IS_SET_ASIDE)
+    most = select(ENTRY.c.row_key, COPIES).select_from(FACTS).where(*several).order_by(COPIES.desc(), ENTRY.c.id).limit(_NAMED)
     return Standing(
-        **rows,
-        uncertain=of(Waiting.UNCERTAIN, ~is_late),
-        forgotten=of(Waiting.UNCERTAIN, is_late),
+        **{kind.name.lower(): of(kind, kind.name.lower()) for kind in Waiting if kind is not Waiting.UNCERTAIN},
+        uncertain=of(Waiting.UNCERTAIN, "uncertain", ~is_late),
+        forgotten=of(Waiting.UNCERTAIN, "forgotten", is_late),
         faults=_faults(connection, scope_id),
-        drifts={DriftKind(kind): count for kind, count in drifts},
-        asked=_count_wanted(connection, scope_id) if rows["refused"].count else 0,
+        drifts=drifts,
+        asked=_count_wanted(connection, scope_id) if numbers["refused"] else 0,
         copies=Copies(count_entries(connection, *several), tuple(map(tuple, connection.execute(most)))),
     )
+
+
+def _count(
+    connection: Connection, scope_id: int, now: datetime | None, is_late: ColumnElement[bool]
+) -> tuple[Counter[str], Counter[DriftKind]]:
+    """Count the waiting entries by the fields of `Standing`, and those with drift by its kind."""
+    of_feed = (
+        ENTRY.c.id.in_(_found(scope_id, facts.those(lambda *of_entry: bool(facts.waits(*of_entry))))),
+        is_to_come(now),
+        ~IS_SET_ASIDE,
+    )
+    combined = select(ENTRY.c.outcome, TRIED.label("tried"), OBSERVED.label("observed"), is_late.label("is_late"))
+    each = combined.select_from(FACTS).where(*of_feed).subquery()
+    numbers, drifts = Counter[str](), Counter[DriftKind]()
+    for *of_entry, is_forgotten_, count in connection.execute(select(*each.c, func.count()).group_by(*each.c)):
+        outcome, tried, observed = of_entry
+        for kind in facts.waits(Outcome(outcome), facts.Tried(tried), Observed(observed)):
+            numbers["forgotten" if kind is Waiting.UNCERTAIN and is_forgotten_ else kind.name.lower()] += count
+            if kind is Waiting.DRIFT:
+                drifts[DriftKind(observed)] += count
+    numbers["warning"] = count_entries(connection, waits(Waiting.WARNING, scope_id, now))
+    return numbers, drifts
 
 
 def _faults(connection: Connection, scope_id: int) -> OpenRows:
@@ -175,32 +267,8 @@ def _faults(connection: Connection, scope_id: int) -> OpenRows:
     return OpenRows(len(rows), tuple(RowKey(row.row_key or shown_place(row.origin)) for row in rows[:_NAMED]))
 
 
-def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    to_come = is_to_come(ENTRY.c.ends_at, now)
-    is_kept = and_(ENTRY.c.removed_at.is_(None), to_come)
-    match kind:
-        case Waiting.REFUSED | Waiting.BLOCKED:  # nothing was created: a row that is gone leaves nothing to do
-            return and_(ENTRY.c.state == kind.value, ENTRY.c.fingerprint != "", IS_IN_SOURCE, is_kept)
-        case Waiting.HELD:
-            return and_(ENTRY.c.state == kind.value, IS_IN_SOURCE, is_kept)
-        case Waiting.DRIFT:
-            is_returned = and_(ENTRY.c.drift_kind == DriftKind.RETURNED.value, IS_IN_SOURCE)
-            return and_(ENTRY.c.drift_kind.is_not(None), or_(ENTRY.c.removed_at.is_(None), is_returned), to_come)
-        case Waiting.VANISHED:
-            return and_(ENTRY.c.vanished_at.is_not(None), MAY_BE_OUT, is_kept)
-        case Waiting.WARNING:
-            return and_(ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(_is_listed_warning(scope_id))), _is_warned(now))
-        case _:  # a state of its own: in conflict, uncertain, unconfirmed
-            return and_(ENTRY.c.state == kind.value, is_kept)
-
-
 def _is_listed_warning(scope_id: int) -> ColumnElement[bool]:
     return and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-
-
-def _is_warned(now: datetime | None) -> ColumnElement[bool]:
-    is_asked_for = and_(ENTRY.c.fingerprint != "", ENTRY.c.state != EntryState.SUPERSEDED.value, IS_IN_SOURCE)
-    return and_(is_asked_for, ENTRY.c.removed_at.is_(None), is_to_come(ENTRY.c.ends_at, now))
 
 
 def _count_wanted(connection: Connection, scope_id: int) -> int:
@@ -209,7 +277,7 @@ def _count_wanted(connection: Connection, scope_id: int) -> int:
     last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
     if last is not None and last.is_whole:
         return load_read(last.read_account).wanted
-    return count_unmarked(connection, scope_id, 2**62)
+    return count_in_source(connection, scope_id, 2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +353,8 @@ class RowRecord:
 
     @property
     def shown(self) -> bytes:
-        """The baseline: what the service shows as far as we know."""
-        return self.body if self.baseline_body is None else self.baseline_body
+        """The baseline: what the service shows as far as we know; `{}` if another row has the event."""
+        return (self.body if self.baseline_body is None else self.baseline_body) or b"{}"
 
     @property
     def event(self) -> dict[str, Any]:
@@ -294,29 +362,86 @@ class RowRecord:
         return dict(json.loads(self.shown))
 
 
-RECORDS = select(ENTRY)
-"""The query for the rows that `as_record` converts."""
-_SAME = frozenset(each.name for each in fields(RowRecord)) & frozenset(ENTRY.c.keys())
+_LAST = DECISION.alias()
+_NUMBER_OF_LAST = select(func.max(DECISION.c.id)).where(DECISION.c.entry_id == ENTRY.c.id).scalar_subquery()
+_IS_TAKEN = (DECISION.c.other_id == ENTRY.c.id, DECISION.c.option == Decision.SAME_AS.value)
+_TAKER = select(func.max(DECISION.c.entry_id)).where(*_IS_TAKEN).scalar_subquery()
+_SENT_RUN = func.coalesce(case((ATTEMPT.c.requests > 0, ATTEMPT.c.run)), ENTRY.c.sent_run)
+_REMOVED_AT = select(func.max(DECISION.c.decided_at)).where(DECISION.c.entry_id == ENTRY.c.id, _IS_REMOVAL).scalar_subquery()
+
+
+def _run_id(number: ColumnElement[int]) -> ColumnElement[str]:
+    """Return the id of a run by its number, "" if it was pruned."""
+    return func.coalesce(select(RUN.c.id).where(RUN.c.number == number).scalar_subquery(), "")
+
+
+RECORDS = (
+    select(
+        *(column for column in ENTRY.c if column.name not in ("staged_run", "sent_run")),
+        *(_run_id(ENTRY.c.staged_run).label("staged_run"), _run_id(_SENT_RUN).label("sent_run")),
+        *(SCOPE.c.destination, SCOPE.c.feed, SCOPE.c.namespace),
+        BODY.c.body,
+        *(column for column in ATTEMPT.c if column.name not in ("entry_id", "revision", "run")),
+        COPIES.label("copies"),
+        *(OBSERVATION.c.kind, OBSERVATION.c.body.label("asked_body"), OBSERVATION.c.rule, OBSERVATION.c.seen_at),
+        case((ENTRY.c.outcome == Outcome.MOVED, _TAKER), else_=OBSERVATION.c.candidate_id).label("candidate_id"),
+        *(_LAST.c.option, _LAST.c.decided_at, _LAST.c.decided_by, _LAST.c.outcome.label("decided_on")),
+        *(_LAST.c.body.label("replaced_body"), IS_IGNORED.label("is_ignored"), _REMOVED_AT.label("removed_at")),
+    )
+    .select_from(FACTS.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id))
+    .outerjoin(BODY, BODY.c.entry_id == ENTRY.c.id)
+    .outerjoin(_LAST, _LAST.c.id == _NUMBER_OF_LAST)
+)
+"""The query for the rows that `as_record` converts, with `destination`, `feed` and `namespace`."""
+_SAME = frozenset(each.name for each in fields(RowRecord)) & frozenset(RECORDS.selected_columns.keys())
+_UNANSWERED = (Outcome.OWED, Outcome.REFUSED, Outcome.DENIED, Outcome.UNCLEAR, Outcome.CONFLICT)
+_DRIFTS = {kind.value: kind for kind in DriftKind}
+_USED_UP = {Decision.RETRY: Decision.RETRIED, Decision.RESEND: Decision.RESENT}
 
 
 def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
     """Return an entry as a record for people."""
-    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME}
-    columns |= {
-        "state": EntryState(row.state),
-        "answer": row.answer and load_answer(row.answer),
-        "drift_kind": row.drift_kind and DriftKind(row.drift_kind),
-        "decision": row.decision and Decision(row.decision),
-        "decided_by": row.decided_by or "",
-    }
+    outcome, attempts, drift = Outcome(row.outcome), attempts_of(row), _DRIFTS.get(row.kind)
+    decision = _decision_of(row, attempts)
+    is_applied = decision is Decision.APPLIED
+    is_answered = outcome is not Outcome.OWED and row.answer is not None
     return RowRecord(
+        **{name: getattr(row, name) for name in _SAME}
+        | {
+            "body": (row.replaced_body if is_applied else row.asked_body if outcome is Outcome.HELD else row.body) or b"",
+            "answer": row.answer and load_answer(row.answer),
+            "decided_by": row.decided_by or "",
+            "removed_at": row.removed_at if outcome is Outcome.REMOVED else None,
+        },
         entry_id=row.id,
-        key=row.idempotency_key,
-        is_asked_for=bool(row.fingerprint),
-        is_denied=bool(row.denied_request_id),
-        is_refused=bool(row.refused_request_id),
-        **columns,
+        state=facts.state_of(outcome, attempts.tried, has_event_id=row.event_id is not None),
+        key=key_of(row),
+        attempts=max(attempts.requests, int(is_answered)),
+        unanswered_at=(row.since or (row.last_at if attempts.is_limited else None)) if outcome in _UNANSWERED else None,
+        drift_body=row.asked_body if drift else None,
+        drift_kind=drift,
+        vanished_at=row.seen_at if row.kind == Observed.VANISHED else None,
+        past_at=row.seen_at if row.kind == Observed.GONE else None,
+        vanished_by=row.rule or "",
+        updated_at=row.changed_at,
+        decision=decision,
+        is_asked_for=outcome is not Outcome.IDLE,
+        is_denied=attempts.denied_id is not None,
+        is_refused=attempts.refused_id is not None,
+        baseline_body=row.body if is_applied else None,
     )
+
+
+def _decision_of(row: Row[*tuple[Any, ...]], attempts: facts.Attempts) -> Decision | None:
+    """Return the last decision if it is about what the source says now; the sending of a row again is used up by the next
+    request.
+    """
+    if row.option is None or row.outcome == Outcome.MOVED or (row.option == Decision.IGNORE and not row.is_ignored):
+        return None
+    decision = Decision(row.option)
+    is_new_key = row.decided_on in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
+    is_due = is_new_key and row.outcome == Outcome.OWED and attempts.tried is facts.Tried.NO
+    return decision if attempts.granted is not None or is_due else _USED_UP.get(decision, decision)
 
 
 SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
@@ -333,12 +458,12 @@ def read_reconcile_candidates(
     about itself. `key_memory_s`: an attempt unanswered for more seconds is searched for; the next run asks about a younger one
     with its key.
     """
-    is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
-    may_be_sought = or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s)))
-    is_rival = ~and_(SCOPE.c.feed == feed.feed, may_be_sought, ~IS_SET_ASIDE)
-    page = RECORDS.add_columns(is_rival.label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
-    is_sent = and_(is_pending, ENTRY.c.unanswered_at.is_not(None))
-    page = page.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).limit(500)
+    unknown = facts.those(lambda outcome, tried, _: outcome is not Outcome.CREATED and facts.has_event(outcome, tried))
+    settled = facts.those(lambda outcome, tried, _: facts.state_of(outcome, tried) in SEEKABLE)
+    is_rival = ~and_(SCOPE.c.feed == feed.feed, or_(in_facts(settled), is_forgotten(now, key_memory_s)), ~IS_SET_ASIDE)
+    page = RECORDS.add_columns(is_rival.label("is_rival")).order_by(ENTRY.c.id).limit(500)
+    is_open = and_(ENTRY.c.outcome.in_({outcome for outcome, *_ in unknown}), IS_OPEN)
+    page = page.where(SCOPE.c.destination == feed.destination, is_open, in_facts(unknown))
     after = 0
     while True:
         with reading(engine) as connection:

@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest revision in `versions`; a constant, so that a current database opens without importing Alembic."""
 _OF_ROW_KEYS = frozenset(
     {
-        *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
+        *("uq_entry_scope_id_row_key", "uq_entry_scope_id_md5", "ix_entry_row_key"),
         "ix_problem_row_scope_id_kind_row_key",
     }
 )
@@ -43,6 +43,19 @@ def run_sql(connection: Connection, migration: str | Path) -> None:
         statements = statements.replace(word, replacement)
     for statement in filter(None, statements.strip().split(";\n")):
         connection.exec_driver_sql(statement.removesuffix(";"))
+
+
+def allow_long_keys(connection: Connection) -> None:
+    """Change PostgreSQL's indexes to allow row keys that its B-trees cannot hold (2,704 bytes); only ledgers with such keys
+    need two indexes.
+    """
+    if connection.dialect.name == "postgresql":
+        for statement in (
+            "ALTER TABLE entry DROP CONSTRAINT IF EXISTS uq_entry_scope_id_row_key",
+            "CREATE UNIQUE INDEX IF NOT EXISTS uq_entry_scope_id_md5 ON entry (scope_id, md5(row_key))",
+            "CREATE INDEX IF NOT EXISTS ix_entry_row_key ON entry USING hash (row_key)",
+        ):
+            connection.exec_driver_sql(statement)
 
 
 def differences(connection: Connection) -> list[str]:

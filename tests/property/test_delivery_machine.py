@@ -303,6 +303,8 @@ class DeliveryMachine(RuleBasedStateMachine):
                 assert "bad" in title or self.has_lost_books, row
             case EntryState.CONFLICT:
                 assert self.has_lost_books or row.row_key in self.turned_away, row  # the old refusal, or our own attempt?
+            case EntryState.UNCERTAIN if row.answer is not None and "which is that of row" in row.answer.message:
+                assert self.person.named or self.has_lost_books, row  # a person has given its event to another row
             case EntryState.UNCERTAIN if row.is_refused and b"bad" in row.body:
                 assert row.unanswered_at is not None, row  # refused for good after an attempt that may have created it
             case EntryState.UNCERTAIN:

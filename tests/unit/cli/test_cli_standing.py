@@ -171,15 +171,14 @@ rows --unmapped => {unmapped: [{column: GENRE, found: poetry, count: 2}, {column
 run
 state verify => 0 | no findings
 state verify => {findings: [], entries: 3, state_db: …state.db}
-tables give_event 5
-tables damage_key 1
-state verify => 1 | delivered, and has no event id
-state verify => {findings: [{check: key, feed: town-hall, which: '1'}, {check: event, feed: town-hall, which: '5'}]}
+tables damage_answers 1
+state verify => 1 | the last answer cannot be read
+state verify => {findings: [{check: entry, feed: town-hall, which: '1'}]}
 # an older schema is named and left as it is
 run
-tables call_schema 0003
-state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
-state verify => {schema: '0003', findings: {0: {problem: …or the next run upgrades it}}}
+tables call_schema 0006
+state verify => {schema: '0006', findings: {0: {problem: …or the next run upgrades it}}}
+state verify => {schema: '0006', findings: {0: {problem: …or the next run upgrades it}}}
 # where nothing was run there is nothing to verify or carry, and nothing is made
 state verify => 0 | the first run creates it
 state verify => {schema: null}

@@ -163,7 +163,7 @@ def stands(entry: RowRecord) -> str:
     event_id = "" if entry.event_id == usual else f"as {entry.event_id}"
     like = f"like {entry.candidate}" if entry.candidate else ""
     words = (
-        *(entry.row_key, entry.state, event_id, _wish(entry.body, entry.row_key), revision, applied),
+        *(entry.row_key, entry.state, event_id, _wish(entry.body, entry.row_key) if entry.body else "", revision, applied),
         *(drift, gone, like, decided),
     )
     return " ".join(" ".join(words).split())

@@ -19,7 +19,7 @@ from unit.state.world import DESTINATION, FEED, KINDS, World, answer, rejection,
 
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
-from mappings.row_key import FeedName, RowKey, idempotency_key
+from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.errors import HeldByAnotherError
 from state.export import TABLES, CopyDiffersError, Sum, export_to, import_from, line_of, rows_of
@@ -262,7 +262,7 @@ def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_un
     long = RowKey(random.Random(1).randbytes(4_000).hex())  # of no use to an attacker
     world.stage([row("long"), row("short"), rejection(f"{long}r")])
     world.publish()
-    names = long, idempotency_key("tests", FEED, long), row("long").fingerprint
+    names = long, row("long").fingerprint
     rename_row(world.engine, "long", *names)
     export_to(world.engine, tmp_path / "state.gz", AT, silent, silent)
     world.engine.dispose()

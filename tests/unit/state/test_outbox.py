@@ -95,7 +95,7 @@ def test_an_answer_is_kept_counted_and_taken_once(world: World, verdict: Verdict
     outbox.settle_and_claim([Settled(intent, verdict)], 0)
     entry = world.known("a")
     event_id = verdict.event_id if isinstance(verdict, Receipt) else None
-    assert (entry.event_id, entry.answer, entry.attempts) == (event_id, verdict.answer, verdict.attempts)
+    assert (entry.event_id, entry.answer) == (event_id, verdict.answer)
     assert outbox.account() == replace(PublishAccount(carried_over=1), **{entry.state.value: 1})
     with pytest.raises(NotClaimedError, match="a, which this drain does not hold"):
         outbox.settle_and_claim([Settled(intent, verdict)], 0)
@@ -265,13 +265,13 @@ BEFORE = {
         (
             "refused retried",
             Refusal(answer(422, "req-2"), copies=1),
-            "a uncertain A but edited C retry => a A unanswered refused by req-2",
+            "a uncertain A but edited C retried => a A unanswered refused by req-2",
         ),
         ("refused retried", Refusal(answer(422, "req-2")), "a delivered A key 1 but edited C retried =>"),
         ("limited", Refusal(answer(400)), "a pending C => a C unanswered limited refused by req-x"),
         ("fresh", Refusal(answer(400), is_limited=True), "a pending C => a C unanswered limited refused by req-x"),
         # a person has taken the risk of the earlier attempts, not of one in this call
-        ("unanswered resent", Refusal(answer(400)), "a pending C resent => a C refused by req-x"),
+        ("unanswered resent", Refusal(answer(400)), "a pending C key 1 resent => a key 1 C"),
         (
             "unanswered resent",
             Refusal(answer(400), copies=1),
@@ -283,8 +283,8 @@ BEFORE = {
         ("denied", Blocked(answer(404, "req-10")), "a pending C => a C denied by req-10"),
         ("unanswered", Conflict(answer(409)), "a conflict A but edited C =>"),
         ("unanswered", POSTPONED, "a pending A but edited C => a A unanswered denied by req-x"),
-        ("denied", POSTPONED, "a pending A but edited C => a A denied by req-x"),
-        ("denied", replace(POSTPONED, attempts=0), "a pending A but edited C => a A denied by req-9"),
+        ("denied", POSTPONED, "a pending C => a C denied by req-x"),
+        ("denied", replace(POSTPONED, attempts=0), "a pending C => a C denied by req-9"),
         ("limited", POSTPONED, "a pending A but edited C => a A unanswered limited denied by req-x"),
         ("unanswered", LIMITED, "a pending A but edited C => a A unanswered"),
         ("fresh", LIMITED, "a pending A but edited C => a A unanswered limited"),
@@ -312,7 +312,7 @@ BEFORE = {
             "a blocked A but edited C retried => a A unanswered denied by req-10",
         ),
         # a denial explains no 409, never refused, a bare 409 may mean the attempt
-        ("denied retried", Superseded(answer(409, "req-x")), "a conflict A but edited C retry =>"),
+        ("denied retried", Superseded(answer(409, "req-x")), "a conflict A but edited C retried =>"),
         ("fresh", Superseded(answer(409, "req-x")), "a conflict A but edited C =>"),
         ("refused unanswered", Superseded(answer(409, "req-2")), "a conflict B but edited C =>"),
     ],
@@ -397,3 +397,18 @@ def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, 
     (change,) = propose(world.engine, BOOK, [RowKey("a")], Instruction(Option.RESEND)).values()
     assert isinstance(change, Change)
     assert ("under the next key" in change.risk) is is_named
+
+
+def test_an_event_that_another_row_has_already_is_no_answer(world: World) -> None:
+    world.stage([row("a"), row("b"), row("c")])
+    world.publish(Receipt(2_000, answer(201)), Uncertain(answer(503)), Uncertain(answer(503)))
+    outbox = world.outbox()
+    b, c = outbox.settle_and_claim([], 2)
+    outbox.settle_and_claim([Settled(b, Receipt(2_000, answer(201))), Settled(c, Receipt(2_001, answer(201)))], 0)
+    said = world.known("b").answer
+    assert said is not None
+    assert said.message == "the service answered with event 2000, which is that of row a"
+    assert outbox.account() == PublishAccount(carried_over=2, delivered=1, uncertain=1, resent=2)
+    outbox = world.outbox()
+    (again,) = outbox.settle_and_claim([], 2)
+    assert (again.key, again.body, again.is_unanswered) == (b.key, b.body, True)

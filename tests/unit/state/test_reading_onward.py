@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from file_desks import CHANGES, Desk, Feed
-from ledger_tables import hold_without_a_body
 from unit.state.story import stories, told
 from unit.state.world import DESTINATION, FEED, World, answer
 
@@ -147,20 +146,15 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
     assert desk.plan().kind is ReadKind.INCREMENTAL
 
 
-@pytest.mark.parametrize("is_of_earlier_version", [False, True])
-def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_left_its_body_out(
-    desk: Desk, is_of_earlier_version: bool
-) -> None:
+def test_a_held_row_that_a_person_releases_need_not_be_read_again(desk: Desk) -> None:
     desk.place.edit("e", "a one")
     assert desk.stage().report.account.held == 1
     desk.place.now += 1  # the row lies behind the bookmark by now
     desk.stage()
     assert desk.stage().report.account.read == 0
-    if is_of_earlier_version:
-        hold_without_a_body(desk.world.engine, "e")
     desk.decide("e", Instruction(Option.RELEASE))
     report = desk.stage().report
-    assert (report.account.new, report.is_whole) == (int(is_of_earlier_version), is_of_earlier_version)
+    assert (report.account.new, report.is_whole) == (0, False)
     assert desk.world.states()["e"] == "pending"
 
 

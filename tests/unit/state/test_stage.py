@@ -16,12 +16,12 @@ from sqlalchemy import event as sql_event
 from sqlalchemy.pool import NullPool
 from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, beside, delivered, event
 from unit.state.story import picture, play, stories, told
-from unit.state.world import FEED, World, answer, no_brakes, receipt, rejection, row, skipped
+from unit.state.world import World, answer, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, RowOutcome, Silence, Skipped
 from mappings.reasons import ReasonCode
-from mappings.row_key import FeedName, RowKey, idempotency_key, row_key
+from mappings.row_key import FeedName, RowKey, row_key
 from state.enums import ProblemKind, Waiting
 from state.ledger.accounts import ReadAccount, RowShares, StagePolicy, StageReport
 from state.ledger.gate import GateClosedError
@@ -70,7 +70,7 @@ a row that was never sent and is no longer asked for is withdrawn
     a b | a> b => filtered 1, unchanged 1, withdrawn 1 => b pending
     a b | part !a => rejected 1, withdrawn 1 => b pending
     a b | part -a => filtered 1, withdrawn 1 => b pending
-    a:first | refused | a:second | b => new 1, withdrawn 1 => a refused second over, b pending
+    a:first | refused | a:second | b => new 1, withdrawn 1 => a refused second, b pending
 a delivered row that is rejected or left out has not vanished
     a | sent | !a => rejected 1 => a delivered
     a | sent | -a => filtered 1 => a delivered
@@ -104,18 +104,18 @@ a row whose delivered event is over is over, and is counted once
     a@over b | sent | b | b => unchanged 1 => a delivered over, b delivered
     a@over b | sent | b | a@over b => unchanged 2 => a delivered, b delivered
     a@over b | sent | b | a@over b | b => unchanged 1, past 1 => a delivered over, b delivered
-    a@over b | sent | a@to-come b | b => unchanged 1, past 1 => a delivered but edited over, b delivered
+    a@over b | sent | a@to-come b | b => unchanged 1, past 1 => a delivered over, b delivered
 an ignored row is listed again when it vanishes or changes
     a b | conflict | --ignore a | b => unchanged 1, vanished 1 => a conflict gone, b delivered
     a:first | conflict | --ignore a | a:first => unchanged 1 => a conflict first ignore
     a:first | conflict | --ignore a | a:second => drifted 1 => a conflict first but edited second
     a:first | uncertain | --ignore a | a:second => drifted 1 => a uncertain first but edited second
-    a:first | sent | a:second | nothing | --ignore a | a:second => unchanged 1 => a delivered first but edited second ignore
+    a:first | sent | a:second | nothing | --ignore a | a:second => drifted 1 => a delivered first but edited second
     a:first | sent | a:second | nothing | --ignore a | a:third => drifted 1 => a delivered first but edited third
 a row that comes back after its event was removed has returned, and is on no list when it is gone again
     a | sent | nothing | --removed a | a | a => drifted 1 => a delivered but returned removed removed
     a:first | sent | nothing | --removed a | a:second => drifted 1 => a delivered first but returned second removed removed
-    a b | sent | b | --removed a | a b | b => unchanged 1 => a delivered over removed removed, b delivered
+    a b | sent | b | --removed a | a b | b => unchanged 1 => a delivered removed removed, b delivered
 a change that the feed ignores is counted once and not listed, until the feed reports changes
     a:first b | sent | ignoring a:second b => unchanged 1, drifted 1 => a delivered first, b delivered
     a:first b | sent | ignoring a:second a:second b => duplicate 1, unchanged 1, drifted 1 => a delivered first, b delivered
@@ -161,7 +161,7 @@ a new row that is like a vanished one is held whatever it says now, until a pers
     o:j~o b | sent | o:j~o n:j~n b => unchanged 2, new 1 => o delivered j, b delivered, n pending j
     o:j~o b | sent | n:j~n b | o:j~o n:j~n b => unchanged 2, new 1 => o delivered j, b delivered, n pending j
     o:j~o | sent | n:j~n | --release n | n:j~n => unchanged 1 => o delivered j gone, n pending j release
-    o:j~o | sent | n:j~n | --same-as n | n:j~n => unchanged 1 => o superseded j key 1 over like n, n delivered as 1001 j same_as
+    o:j~o | sent | n:j~n | --same-as n | n:j~n => unchanged 1 => o superseded key 1 gone like n, n delivered as 1001 j same_as
     o:j~o | sent | ignoring n:j~n => new 1 => o delivered j, n pending j
 two rows that are like one vanished row are both held, and those of which it has a duplicate are not
     o:j~o | sent | n:j~n m:j~m => held 2, vanished 1 => o delivered j gone, n held j like o, m held j like o
@@ -213,7 +213,7 @@ def test_a_new_row_whose_key_is_longer_than_an_index_holds_is_rejected_and_the_o
     assert [reason.code for reason in rejected.reasons] == [ReasonCode.BAD_KEY]
     assert "at most 2,000 bytes, and this one has 2,001" in rejected.reasons[0].hint
     longer = row(f"{LONG}{LONG}")
-    rename_row(world.engine, LONG, longer.row_key, idempotency_key("tests", FEED, longer.row_key), longer.fingerprint)
+    rename_row(world.engine, LONG, longer.row_key, longer.fingerprint)
     account = world.stage([longer, row(f"{LONG}x"), row("short")]).account
     assert (account.unchanged, account.rejected) == (2, 1), "a long key that the ledger holds stays usable"
 

@@ -10,7 +10,6 @@ import math
 import re
 import socket
 import struct
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
@@ -35,6 +34,7 @@ STATUS_OF: Final = {
 }
 """The specification's error codes and their status."""
 JSON: Final = "application/json"
+CREATED: Final = 201
 Headers = tuple[tuple[str, str], ...]
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
 
@@ -90,13 +90,8 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
         "absent": (),
         "seconds": (str(seconds),),
         "fraction": (f"{math.ceil(wait_s * 1000) / 1000:.3f}",),
-        "date": (formatdate(at, usegmt=True),),  # the three forms of an HTTP date (RFC 9110, 5.6.7)
-        "rfc850_date": (time.strftime("%A, %d-%b-%y %H:%M:%S GMT", time.gmtime(at)),),
-        "asctime_date": (time.asctime(time.gmtime(at)),),
+        "date": (formatdate(at, usegmt=True),),
         "several": ("0", str(seconds)),
-        "garbage": ("soon",),
-        "negative": ("-1",),
-        "absurd": ("31536000",),
     }
     return tuple(("Retry-After", text) for text in texts[style])
 
@@ -141,8 +136,8 @@ def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
 
 def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:
     """Return the answer to send instead of `answer` (None if the work is not done)."""
-    kind, status = fault.kind, switches.success_status
-    whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, status)
+    kind = fault.kind
+    whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, CREATED)
     breaks = retry_after(switches.retry_after, _BREAK_S, now)
     errors: Mapping[str, ApiError] = {
         "error_400": ApiError("invalid_request", "A gateway refuses the request."),
@@ -161,11 +156,11 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
         "error_520": Reply(520, _GATEWAY_PAGE, media_type=_HTML),
         "html": Reply(200, _GATEWAY_PAGE, media_type=_HTML),
         "late": Reply(0, b"", breakage="hang"),  # the connection was reset before the work: the client is gone
-        "empty": Reply(status, b""),
+        "empty": Reply(CREATED, b""),
         "no_content": Reply(204, b""),
-        "no_doc": Reply(status, b"{}"),
+        "no_doc": Reply(CREATED, b"{}"),
         "malformed": replace(whole, body=whole.body.replace(b":", b"=>", 1)),
-        "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, status),
+        "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, CREATED),
         "text_id": replace(whole, body=_ID.sub(rb'"id":"\1"', whole.body, count=1)),
         "long_header": replace(whole, headers=(*whole.headers, ("X-Long", "x" * 20_000))),
         # 303 after the work is done, 307 before it (RFC 9110, 15.4).

@@ -14,11 +14,14 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from sandbox.answers import JSON, ApiError, Fault, Reply, faulty_answer, invalid, json_answer
+from sandbox.answers import CREATED, JSON, ApiError, Fault, Reply, faulty_answer, invalid, json_answer
 from sandbox.service import RequestContext, Sandbox, read_key, uses_up_key
 from sandbox.store import CLASSIFICATIONS, StoredAnswer, StoredEvent
 from sandbox.switches import Contract
 from sandbox.validation import contract_text, read_event
+
+_MAX_BODY_BYTES: Final = 256 * 1024
+_MAX_IMAGE_BYTES: Final = 10 * 1024 * 1024
 
 
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
@@ -72,7 +75,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     """
     attempt, digest, switches = context.attempt, blake2b(body, digest_size=16).digest(), sandbox.switches
     attempt.digest = digest.hex()
-    key = attempt.idempotency_key = read_key(context.request.headers, switches)
+    key = attempt.idempotency_key = read_key(context.request.headers)
     fault = sandbox.draw_fault(f"{attempt.route}:{key or attempt.digest}")
     slot = (attempt.key_name, attempt.route, key) if key and switches.idempotency != "ignore" else None
     stored = sandbox.stored_answer(slot, digest, attempt.at) if slot else None
@@ -143,7 +146,7 @@ def whole_number(request: Request, name: str, default: int, *, least: int = 1) -
 async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Create one event, once per idempotency key."""
     key = sandbox.admit(context, "events:create")
-    body = await read_json_body(context.request, sandbox.switches.max_body_bytes)
+    body = await read_json_body(context.request, _MAX_BODY_BYTES)
 
     def create() -> Reply:
         new = read_event(parse_json(body), sandbox.switches, sandbox.store.image_ids)
@@ -153,7 +156,7 @@ async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
         event = StoredEvent(number, *new, body, *origin)
         sandbox.store.add_event(event)
         attempt.event_id = number
-        return json_answer({"doc": _event_doc(event, sandbox.switches.created_doc)}, sandbox.switches.success_status)
+        return json_answer({"doc": {"id": number, "title": event.title}}, CREATED)
 
     return await answer_once(sandbox, context, body, create)
 
@@ -163,8 +166,7 @@ async def list_events(sandbox: Sandbox, context: RequestContext) -> Reply:
     key = sandbox.admit(context, sandbox.switches.list_scope)
     page, limit = read_page(context.request)
     channel_ids = [channel.id for channel in sandbox.channels_of(key)]
-    newest_first = sandbox.switches.event_order == "newest"
-    found = sandbox.store.created(channel_ids, (page - 1) * limit, limit, newest_first=newest_first)
+    found = sandbox.store.created(channel_ids, (page - 1) * limit, limit)
     docs = [_event_doc(event, sandbox.switches.event_items) for event in found]
     return json_answer({"docs": docs, "totalDocs": sandbox.store.count(channel_ids), "limit": limit, "page": page})
 
@@ -200,15 +202,8 @@ async def list_channels(sandbox: Sandbox, context: RequestContext) -> Reply:
     )
 
 
-async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """List all classifications with their version; a switch decides whether a key is ignored, required or rejected."""
-    mode = sandbox.switches.classifications_auth
-    if mode == "required":
-        sandbox.admit(context, "none")
-    elif mode == "rejected" and "authorization" in context.request.headers:
-        raise invalid("Authorization", "must not be sent to this public route")
-    else:
-        sandbox.count(context)
+async def list_classifications(sandbox: Sandbox, _: RequestContext) -> Reply:
+    """List all classifications with their version; a key is not needed, and not looked at."""
     return json_answer(CLASSIFICATIONS[sandbox.switches.classification_list])
 
 
@@ -224,19 +219,18 @@ _SIGNATURES: Final = (
 async def upload_image(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Store one image, once per idempotency key, sent as a form or as raw bytes."""
     key = sandbox.admit(context, sandbox.switches.media_scope)
-    declared, accepted = _media_type(context.request), sandbox.switches.media_encoding
-    is_form = declared == _MULTIPART and accepted != "raw"
-    if not is_form and (not declared.startswith("image/") or accepted == "multipart"):
-        raise _wrong_media_type({"any": f"{_MULTIPART} or image/*", "multipart": _MULTIPART, "raw": "image/*"}[accepted])
-    body = await read_body(context.request, sandbox.switches.max_image_bytes)
-    image = await _image_of_form(sandbox, context, body) if is_form else body
+    declared = _media_type(context.request)
+    if declared != _MULTIPART and not declared.startswith("image/"):
+        raise _wrong_media_type(f"{_MULTIPART} or image/*")
+    body = await read_body(context.request, _MAX_IMAGE_BYTES)
+    image = await _image_of_form(context, body) if declared == _MULTIPART else body
 
     def store_image() -> Reply:
         kind = _image_type(image)
         if not kind:
             raise invalid("file", "must be a JPEG, PNG, GIF or WebP image")
         number = sandbox.store.add_image(kind, image, key.name, context.attempt.at)
-        return json_answer({"doc": {"id": number, "mimeType": kind, "filesize": len(image)}}, sandbox.switches.success_status)
+        return json_answer({"doc": {"id": number, "mimeType": kind, "filesize": len(image)}}, CREATED)
 
     # The key's digest is of the image: a form library chooses a new boundary for each request.
     return await answer_once(sandbox, context, image, store_image)
@@ -249,22 +243,21 @@ def _image_type(image: bytes) -> str:
     return next((kind for signature, kind in _SIGNATURES if image.startswith(signature)), "")
 
 
-async def _image_of_form(sandbox: Sandbox, context: RequestContext, body: bytes) -> bytes:
+async def _image_of_form(context: RequestContext, body: bytes) -> bytes:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    wanted = sandbox.switches.media_field
     try:
         form = await MultiPartParser(context.request.headers, stream()).parse()
     except (MultiPartException, KeyError) as unreadable:
         raise invalid("body", "is not a readable multipart form") from unreadable
     try:
-        for name, value in form.multi_items():
-            if isinstance(value, UploadFile) and wanted in {"any", name}:
+        for value in form.values():
+            if isinstance(value, UploadFile):
                 return await value.read()
     finally:
         await form.close()
-    raise invalid("file" if wanted == "any" else wanted, "is required, as a file")
+    raise invalid("file", "is required, as a file")
 
 
 _HTML = b"<!doctype html><html><title>Developers</title><body>Sign in to read the documentation.</body></html>"

@@ -32,6 +32,7 @@ from sandbox.store import (
 from sandbox.switches import Rate, RateHeaders, RateKind, Switches
 
 HEADER: Final = "Idempotency-Key"
+_KEY_MAX_CHARS: Final = 255
 _SOON_S: Final = 0.2
 RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
 """The public routes, by their names in limits, idempotency and audit; `events` is POST, `events_list` GET."""
@@ -39,13 +40,13 @@ Slot = tuple[str, str, str]
 """The scope of one idempotency key: the API key's name, the route, the key."""
 
 
-def read_key(headers: Mapping[str, str], switches: Switches) -> str:
+def read_key(headers: Mapping[str, str]) -> str:
     """Return the request's idempotency key, "" without one. Raises ApiError 400 if it is blank or too long."""
     key = headers.get(HEADER)
     if key is not None and not key.strip():
         raise invalid(HEADER, "must not be blank")
-    if key is not None and len(key) > switches.key_max_chars:
-        raise invalid(HEADER, f"must not be longer than {switches.key_max_chars} characters")
+    if key is not None and len(key) > _KEY_MAX_CHARS:
+        raise invalid(HEADER, f"must not be longer than {_KEY_MAX_CHARS} characters")
     return key or ""
 
 
@@ -56,7 +57,7 @@ def uses_up_key(answer: Reply, switches: Switches) -> bool:
 
 
 class Meter(Protocol):
-    """Limits the requests of one route and key; `left`: how many more are admitted at once."""
+    """Limits the requests of one key; `left`: how many more are admitted at once."""
 
     left: float
 
@@ -171,7 +172,7 @@ class Sandbox:
         self._attempts: Counter[str] = Counter()
         self.channels: dict[int, Channel] = {}
         self.keys: dict[str, ApiKey] = {}
-        self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
+        self._meters: dict[str, tuple[tuple[RateKind, Rate, int], Meter]] = {}
         # Seed a new database; in an existing one, replace the default key if its secret has changed.
         default = make_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
         known = {key.name: key for key in self.store.api_keys()}
@@ -200,21 +201,21 @@ class Sandbox:
             raise ApiError("invalid_api_key", f"This API key is {key.state}.")
         context.attempt.key_name = key.name
         if scope != "none" and scope not in key.scopes:
-            raise ApiError(self.switches.missing_scope, f"This API key lacks the scope {scope}.")
-        self.count(context)
+            raise ApiError("insufficient_scope", f"This API key lacks the scope {scope}.")
+        if context.attempt.route == "events":
+            self._count(context)
         return key
 
-    def count(self, context: RequestContext) -> None:
-        """Count the request against its route's limit, with a new meter if the limit was switched. Raises ApiError 429."""
+    def _count(self, context: RequestContext) -> None:
+        """Count the request against the limit of its key, with a new meter if the limit was switched. Raises ApiError 429."""
         attempt, switches = context.attempt, self.switches
-        rates = {"events": switches.rate_events, "media": switches.rate_media, "openapi": None}
-        rate = rates.get(attempt.route, switches.rate_lists)
+        rate = switches.rate_events
         if rate is None:
             return
-        slot, policy = (attempt.route, attempt.key_name), (switches.rate_kind, rate, switches.rate_burst)
-        if slot not in self._meters or self._meters[slot][0] != policy:
-            self._meters[slot] = policy, METERS[switches.rate_kind](rate, switches.rate_burst)
-        meter = self._meters[slot][1]
+        name, policy = attempt.key_name, (switches.rate_kind, rate, switches.rate_burst)
+        if name not in self._meters or self._meters[name][0] != policy:
+            self._meters[name] = policy, METERS[switches.rate_kind](rate, switches.rate_burst)
+        meter = self._meters[name][1]
         wait_s = meter.take(attempt.at)
         headers = _limit_headers(switches.rate_headers, rate, int(meter.left), wait_s)
         if wait_s > 0:
@@ -234,7 +235,7 @@ class Sandbox:
             return None
         if switches.idempotency == "refuse":
             raise ApiError("conflict", "This Idempotency-Key was used before.")
-        if stored.digest != digest and switches.idempotency_other_body == "conflict":
+        if stored.digest != digest:
             raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
         return stored.answer
 
@@ -258,13 +259,12 @@ class Sandbox:
         self.store.add_attempt(attempt)
 
     def check_channel(self, key: ApiKey, channel_id: int) -> None:
-        """Check that the key's owner may use the channel. Raises ApiError with the code of the switches."""
-        channel, unknown = self.channels.get(channel_id), self.switches.channel_unknown
+        """Check that the key's owner may use the channel. Raises ApiError 404 or 403."""
+        channel = self.channels.get(channel_id)
         if channel is None:
-            field = "channelId" if unknown == "invalid_request" else ""
-            raise ApiError(unknown, f"There is no channel {channel_id}.", field=field, issue="no such channel")
+            raise ApiError("not_found", f"There is no channel {channel_id}.")
         if key.owner not in channel.owners:
-            raise ApiError(self.switches.channel_denied, f"The owner of this API key has no access to channel {channel_id}.")
+            raise ApiError("forbidden", f"The owner of this API key has no access to channel {channel_id}.")
 
     def channels_of(self, key: ApiKey) -> list[Channel]:
         """Return the channels that the key's owner may use, by id."""

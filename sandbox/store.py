@@ -215,10 +215,9 @@ class Store:
         statement = "SELECT count(*) FROM events WHERE channel_id IN (SELECT value FROM json_each(?))"
         return self._number(statement, json.dumps(list(channel_ids)))
 
-    def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
-        """Return a page of the channels' events, in order of creation."""
-        statement = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ? OFFSET ?"
-        statement = statement.replace("id LIMIT", "id DESC LIMIT") if newest_first else statement
+    def created(self, channel_ids: Iterable[int], offset: int, limit: int) -> list[StoredEvent]:
+        """Return a page of the channels' events, the newest first."""
+        statement = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ? OFFSET ?"
         return self._events(statement, json.dumps(list(channel_ids)), limit, offset)
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:

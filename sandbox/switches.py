@@ -29,8 +29,7 @@ the work. `html`: a gateway's page with status 200. `redirect`: 307 before the w
 """
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
-DateStyle = Literal["date", "rfc850_date", "asctime_date"]
-RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent", "garbage", "negative", "absurd"]
+RetryAfterStyle = Literal["seconds", "fraction", "date", "several", "absent"]
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
 """What the service's OpenAPI description says, and what it requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
@@ -61,7 +60,6 @@ def _read_rate(value: object) -> object:
 
 
 Limit = Annotated[Rate | None, BeforeValidator(_read_rate)]
-Status = Annotated[Literal[200, 201], BeforeValidator(int)]
 Faults = Annotated[tuple[FaultKind, ...], BeforeValidator(lambda value: value.split("+") if isinstance(value, str) else value)]
 
 
@@ -76,34 +74,13 @@ class Switches(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    success_status: Status = _switch(201, "Status of the answer to a created event or an uploaded image.")
-    default_status: Literal["draft", "published"] = _switch("draft", "Status of an event whose payload names none.")
-    created_doc: Literal["minimal", "full"] = _switch(
-        "minimal", "Fields of the created `doc`: `id` and `title`, or the whole event."
-    )
     event_items: Literal["minimal", "full", "id"] = _switch(
         "minimal", "Fields of the items of GET /events: `id` and `title`, the whole event, or `id` alone."
     )
-    event_order: Literal["newest", "oldest"] = _switch("newest", "Which events GET /events lists first.")
     list_scope: Literal["none", "events:read"] = _switch("none", "Scope that GET /events requires.")
-    classifications_auth: Literal["ignored", "required", "rejected"] = _switch(
-        "ignored", "An API key at GET /classifications: ignored, an active one required, or rejected with 400."
-    )
-    missing_scope: Literal["insufficient_scope", "forbidden"] = _switch(
-        "insufficient_scope", "Code of the 403 for a missing scope."
-    )
-    channel_denied: Literal["forbidden", "insufficient_scope", "not_found"] = _switch(
-        "forbidden", "Code of the 403 for a channel that the owner cannot access; `not_found` makes it a 404."
-    )
-    channel_unknown: Literal["not_found", "forbidden", "invalid_request"] = _switch(
-        "not_found", "Code of the 404, 403 or 400 for a channel that does not exist."
-    )
 
     idempotency: Literal["replay", "refuse", "ignore"] = _switch(
         "replay", "A used `Idempotency-Key`: its stored answer again, 409 for any reuse, or the header has no effect."
-    )
-    idempotency_other_body: Literal["conflict", "replay"] = _switch(
-        "conflict", "A used key with another body: 409, or the answer to the first body."
     )
     idempotency_memory_s: int = _switch(0, "Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
     in_progress: Literal["bare", "retry_after"] = _switch(
@@ -112,31 +89,16 @@ class Switches(BaseModel):
     stored_refusals: Literal["none", "validation", "all"] = _switch(
         "validation", "Refusals that are stored under a key: none, a 400 for the payload, or also those for the channel."
     )
-    key_max_chars: int = _switch(255, "Longest accepted `Idempotency-Key`, in characters.", 1, 10**6)
 
     rate_events: Limit = _switch(None, "Limit of POST /events per API key.")
-    rate_lists: Limit = _switch(None, "Limit of each list route per API key.")
-    rate_media: Limit = _switch(None, "Limit of POST /media per API key.")
     rate_kind: RateKind = _switch("bucket", "How requests are counted: a token bucket, a fixed window or a sliding window.")
     rate_burst: int = _switch(0, "Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6)
     retry_after: RetryAfterStyle = _switch("seconds", "How `Retry-After` of a 409, 429 or 503 is written.")
     rate_headers: RateHeaders = _switch("none", "Headers that show the limit and what is left of it.")
 
-    media_encoding: Literal["any", "multipart", "raw"] = _switch("any", "Encodings that POST /media accepts.")
-    media_field: Literal["any", "file", "image", "media"] = _switch("any", "Name of the multipart field that holds the image.")
     media_scope: Literal["media:create", "events:create", "none"] = _switch("media:create", "Scope that POST /media requires.")
 
     max_title_chars: int = _switch(300, "Longest accepted `title`, in characters.", 1, 10**6)
-    max_text_chars: int = _switch(5_000, "Longest accepted other text of an event, in characters.", 1, 10**6)
-    max_offers: int = _switch(50, "Most offers of one event.", 0, 10**6)
-    max_body_bytes: int = _switch(256 * 1024, "Largest accepted body of POST /events; beyond it 413.", 1, 2**30)
-    max_image_bytes: int = _switch(10 * 1024 * 1024, "Largest accepted body of POST /media; beyond it 413.", 1, 2**30)
-    unknown_fields: Literal["kept", "refused"] = _switch("kept", "Fields of an event that the specification does not name.")
-    null_fields: Literal["refused", "omitted"] = _switch(
-        "refused", "An optional field that is null: 400, or as if it were not there."
-    )
-    empty_classifications: Literal["refused", "accepted"] = _switch("refused", "An event with an empty list of classifications.")
-    availability: Literal["available", "any"] = _switch("available", "Accepted values of an offer's `availability`.")
 
     contract: Contract = _switch(
         "as_specified",

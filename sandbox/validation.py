@@ -64,11 +64,8 @@ _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[
 _ZONES: Final = frozenset(zoneinfo.available_timezones())
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s/?#]+\S*")
-_EVENT_FIELDS: Final = (
-    *("channelId", "title", "startAt", "endAt", "timezone", "status", "classifications", "approxLocation"),
-    *("locationName", "coverImage", "offers"),
-)
-"""The fields of the create payload in the specification."""
+_MAX_TEXT_CHARS: Final = 5_000
+_MAX_OFFERS: Final = 50
 
 
 class NewEvent(NamedTuple):
@@ -86,40 +83,35 @@ class _Value:
 
     value: Any
     path: str
-    switches: Switches
 
-    def object(self, *known: str) -> _Value:
+    def object(self) -> _Value:
         if not isinstance(self.value, dict):
             raise invalid(self.path or "body", "must be an object")
-        if self.switches.unknown_fields == "refused" and (strange := self.value.keys() - known):
-            raise invalid(self._inside(min(strange)), "is not a known field")
         return self
 
     def field(self, name: str) -> _Value:
         if name not in self.value:
             raise invalid(self._inside(name), "is required")
-        return _Value(self.value[name], self._inside(name), self.switches)
+        return _Value(self.value[name], self._inside(name))
 
     def optional(self, name: str) -> list[_Value]:
         """Return the field as a list of one, or an empty list if it is absent."""
-        is_absent = name not in self.value or (self.value[name] is None and self.switches.null_fields == "omitted")
-        return [] if is_absent else [self.field(name)]
+        return [self.field(name)] if name in self.value else []
 
     def _inside(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
 
     def items(self) -> list[_Value]:
         self.check(isinstance(self.value, list), "must be an array")
-        return [_Value(one, f"{self.path}[{index}]", self.switches) for index, one in enumerate(self.value)]
+        return [_Value(one, f"{self.path}[{index}]") for index, one in enumerate(self.value)]
 
     def whole(self) -> int:
         # A bool is an int to Python, not to JSON.
         self.check(isinstance(self.value, int) and not isinstance(self.value, bool), "must be an integer")
         return int(self.value)
 
-    def text(self, max_chars: int | None = None) -> str:
+    def text(self, longest: int = _MAX_TEXT_CHARS) -> str:
         self.check(isinstance(self.value, str), "must be a string")
-        longest = max_chars or self.switches.max_text_chars
         self.check(bool(self.value.strip()), "must not be blank")
         self.check(len(self.value) <= longest, f"must not be longer than {longest} characters")
         return str(self.value)
@@ -140,8 +132,8 @@ class _Value:
 
 def read_event(payload: object, switches: Switches, images: Collection[int]) -> NewEvent:
     """Validate a parsed JSON body; `images`: the ids of uploads. Raises ApiError 400 for the first invalid field."""
-    body = _Value(payload, "", switches).object(*_EVENT_FIELDS)
-    event = _Value(apply_contract(body.value, switches), "", switches)
+    body = _Value(payload, "").object()
+    event = _Value(apply_contract(body.value, switches), "")
     channel_id = event.field("channelId").whole()
     title = event.field("title").text(switches.max_title_chars)
     starts_at = event.field("startAt").instant()
@@ -150,17 +142,16 @@ def read_event(payload: object, switches: Switches, images: Collection[int]) -> 
     zone = event.field("timezone")
     zone.check(isinstance(zone.value, str), "must be a string")
     zone.check(zone.value in _ZONES, f"`{zone.value[:60]}` is not an IANA timezone identifier")
-    status = switches.default_status
+    status = "draft"
     for given in event.optional("status"):
         given.check(given.value in ("draft", "published"), "must be `draft` or `published`")
         status = given.value
     slugs = event.field("classifications")
     slugs.check(isinstance(slugs.value, list) and all(isinstance(one, str) for one in slugs.value), "must be an array of strings")
-    is_allowed = bool(slugs.value) or switches.empty_classifications == "accepted"
-    slugs.check(is_allowed, "must name at least one classification")
+    slugs.check(bool(slugs.value), "must name at least one classification")
     for slug in slugs.value:
         slugs.check(slug in SLUGS[switches.classification_list], f"unknown classification slug `{slug[:60]}`")
-    city = event.field("approxLocation").object("city").field("city").object("placeId", "name", "countryCode")
+    city = event.field("approxLocation").object().field("city").object()
     city.field("placeId").text()
     for name in city.optional("name"):
         name.text()
@@ -172,18 +163,17 @@ def read_event(payload: object, switches: Switches, images: Collection[int]) -> 
         image.check(image.whole() in images, f"no media doc has the id {image.value}")
     for offers in event.optional("offers"):
         items = offers.items()
-        offers.check(len(items) <= switches.max_offers, f"must not hold more than {switches.max_offers} offers")
+        offers.check(len(items) <= _MAX_OFFERS, f"must not hold more than {_MAX_OFFERS} offers")
         for offer in items:
             _check_offer(offer)
     return NewEvent(channel_id, title, status, starts_at)
 
 
 def _check_offer(offer: _Value) -> None:
-    offer.object("name", "url", "availability")
+    offer.object()
     for name in offer.optional("name"):
         name.text()
     for url in offer.optional("url"):
         url.check(bool(_URL.fullmatch(url.text())), "must be an http or https address")
     for stock in offer.optional("availability"):
-        is_usual = stock.text() == "available"
-        stock.check(is_usual or offer.switches.availability == "any", "must be `available`")
+        stock.check(stock.text() == "available", "must be `available`")

@@ -61,13 +61,13 @@ def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, ev
     assert page == {"totalDocs": 3, "limit": 2, "page": 1}
 
 
-def test_event_items_may_be_full_and_oldest_first(open_bench: Open, event: Event) -> None:
-    bench = open_bench("event_items=full", "event_order=oldest", "created_doc=full")
+def test_event_items_may_be_whole_events_or_ids_alone(open_bench: Open, event: Event) -> None:
+    bench = open_bench("event_items=full")
     created = bench.create(event | {"note": "kept"}).json()["doc"]
-    bench.create(event | {"title": "later"})
     first = bench.get("events").json()["docs"][0]
-    assert first == created
-    assert first.items() >= (event | {"note": "kept"}).items()
+    assert first.items() >= (event | {"note": "kept", "id": created["id"]}).items()
+    bench.switch(event_items="id")
+    assert bench.get("events").json()["docs"] == [{"id": created["id"]}]
 
 
 def test_what_does_not_exist_is_refused_in_the_error_envelope(bench: Bench) -> None:
@@ -139,9 +139,8 @@ def test_the_page_alone_may_drift_and_a_web_page_or_nothing_may_stand_in_its_pla
     assert bench.http.get(PAGE).json()["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize("style", ["date", "rfc850_date", "asctime_date"])
-def test_a_date_to_come_back_at_is_never_too_early(open_bench: Open, event: Event, style: str) -> None:
-    bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
+def test_a_date_to_come_back_at_is_never_too_early(open_bench: Open, event: Event) -> None:
+    bench = open_bench("rate_events=24/m", "rate_burst=1", "retry_after=date")
     bench.create(event)
     written = parsedate_to_datetime(bench.create(event).headers["retry-after"])
     assert written.replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)

@@ -199,7 +199,7 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
 
 
 def test_every_switch_can_be_read_back_as_it_is_written() -> None:
-    for switches in (Switches(), Switches(rate_media=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
+    for switches in (Switches(), Switches(rate_events=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
         assert parse_switches(f"{name}={value}" for name, value in format_switches(switches).items()) == switches
 
 
@@ -210,7 +210,7 @@ def test_every_switch_can_be_read_back_as_it_is_written() -> None:
         ("latency_ms", "has no value"),
         *((f"latency_ms={text}", "a whole number from 0") for text in ("", "-1", "1.5", "٣")),
         ("fault_per_mille=1001", "from 0 to 1000"),
-        ("success_status=202", "one of `200`, `201`"),
+        ("idempotency=refused", "did you mean `refuse`?"),
         ("retry_after=second", "did you mean `seconds`?"),
         *((f"rate_events={text}", "`off` or a rate") for text in ("50", "0/s", "5/d")),
         ("faults=reset+rset", "did you mean `reset`?"),

@@ -294,7 +294,7 @@ def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: Value
     """Return a getter that reads a value or a column and applies all steps. `source`: the step's name in refusals of the read."""
     works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)
-    column = policies.column
+    column, runs = policies.column, [(one, one.run) for one in steps]
 
     def value(row: RowState) -> Any:
         if get is None:
@@ -315,11 +315,11 @@ def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: Value
             found = ""
         current, is_left_out = found, False
         try:
-            for one in steps:
+            for one, run in runs:
                 if is_nothing and not one.step.works_on_empty:
                     continue
                 try:
-                    current = one.run(current)
+                    current = run(current)
                 except Refusal as refusal:
                     current = one.recover(row, current, refusal, str(found), column)
                     is_left_out = is_left_out or current is None

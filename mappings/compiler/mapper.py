@@ -314,20 +314,24 @@ class RowMapper:
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Map a row, together with the rows that `joined` it, to at least one outcome."""
-        found = self.guarded(row, self._outcomes, row, joined)
-        return (found,) if isinstance(found, Rejection) else found
+        try:
+            return self._outcomes(row, joined)
+        except (SyncError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours in one row harms one row
+            return (self._rejected_by_fault(row, error),)
 
     def guarded(self, row: SourceRow, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejection:
-        """Return the result of work on a row, or the row's rejection if that raises an exception that no code expects.
-
-        The stack trace of each such fault is logged once.
-        """
+        """Return the result of work on a row, or the row's rejection if that raises an exception that no code expects."""
         try:
             return work(*args, **kwargs)
         except (SyncError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours in one row harms one row
-            fault = error
+            return self._rejected_by_fault(row, error)
+
+    def _rejected_by_fault(self, row: SourceRow, fault: Exception) -> Rejection:
+        """Return the rejection of a row for an exception that no code expects; its stack trace is logged once."""
         key = NO_KEY
         with suppress(Exception):  # the key may be what cannot be read
             key = self.key_of(row)

@@ -9,7 +9,7 @@ import csv
 import io
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
@@ -52,16 +52,11 @@ class TableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One lookup file: `columns` in order, `rows` of equally many trimmed texts, and the line on which each row ends.
-
-    `met`: if a set is given, lookups add the positions of the rows that they find.
-    """
+    """One lookup file: `columns` in order, `rows` of equally many trimmed texts."""
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    lines: tuple[int, ...] = ()
-    met: set[int] | None = field(default=None, compare=False)
 
 
 def parse_table(name: str, text: str) -> Table:
@@ -85,7 +80,7 @@ def parse_table(name: str, text: str) -> Table:
     for line, cells in rows[1:]:
         if len(cells) != len(columns):
             raise TableError(f"line {line} of the lookup file {name} has {len(cells)} cells, the header {len(columns)}")
-    return Table(name, columns, tuple(cells for _, cells in rows[1:]), tuple(line for line, _ in rows[1:]))
+    return Table(name, columns, tuple(cells for _, cells in rows[1:]))
 
 
 def _without_accents(text: str) -> str:

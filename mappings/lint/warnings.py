@@ -1,4 +1,4 @@
-"""Warnings about mapping files that load: values without effect, rules never reached, keys that may change, unused lookup rows.
+"""Warnings about mapping files that load: values without effect, rules never reached, keys that may change.
 
 Most checks use the plain document, so that they work even if some part of it is malformed.
 """
@@ -6,16 +6,13 @@ Most checks use the plain document, so that they work even if some part of it is
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
-from mappings.positions import Block, Loc, MappingProblem, walk
+from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import MARKERS, Test, TestName
-from mappings.steps.lookups import Map, places_met
 
 FILL_IN = "fill-in"
 """The placeholder in drafts for a text that only the author knows: a channel, a classification, a place."""
@@ -250,89 +247,3 @@ def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns:
         for name in example.row.keys() - set(columns):
             if near := did_you_mean(name, absent):
                 yield MappingProblem(("examples", position, "row", name), f'the mapping reads no column "{name}"', near)
-
-
-_ENOUGH = 10
-"""How many source rows per list entry are needed before an unused entry is reported."""
-_SHOWN = 3
-_Place = tuple[Loc, Mapping[str, Any]]
-
-
-class LookupUse:
-    """A copy of a mapping that records which lookup entries are used while its rows are mapped. Call `watch` at every step."""
-
-    def __init__(self, mapping: FeedMapping) -> None:
-        tables = {name: replace(table, met=set()) for name, table in mapping.tables.items()}
-        self.mapping = mapping.loaded(mapping.path, mapping.digest, tables, mapping.warnings)
-        self._reached: defaultdict[str, set[str]] = defaultdict(set)
-
-    def watch(self, path: str, step: str, value: Any, _result: Any) -> None:
-        """Record the texts that reach the `map` steps of a field or named value."""
-        if step == Map.name:
-            self._reached[path].update(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
-
-    def find_unasked(
-        self, document: Mapping[str, Any], source: str, rows: int, shared: Collection[str]
-    ) -> Iterator[MappingProblem]:
-        """Yield each lookup list of the `document` that has entries which none of `rows` source rows used.
-
-        Files that are `shared` with other feeds (lookup files by name, included files by path) are not reported.
-        """
-        places = [(loc, block) for loc, block in _blocks(document) if _included_from(block) not in shared]
-        for loc, before, count, unasked in (*self._tables(places, shared), *self._maps(places)):
-            if unasked and rows >= _ENOUGH * count:
-                few = unasked if len(unasked) <= _SHOWN else [*unasked[: _SHOWN - 1], f"{len(unasked) - _SHOWN + 1} more"]
-                shown = " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))
-                them = "it" if len(unasked) == 1 else "them"
-                message = f"{before}{shown}: no row of {source} has {them}; {rows:,} rows were checked"
-                hint = "check the spelling, or remove what is no longer needed; the source may also lack it in this season only"
-                yield MappingProblem(loc, message, hint)
-
-    def _tables(self, places: Sequence[_Place], shared: Collection[str]) -> Iterator[tuple[Loc, str, int, list[str]]]:
-        for name, table in self.mapping.tables.items():
-            if name not in shared and table.met:  # a file that is not asked at all is another matter
-                named = ((*loc, key) for loc, block in places for key in ("lookup", "last_in") if block.get(key) == name)
-                unasked = [str(line) for place, line in enumerate(table.lines) if place not in table.met]
-                yield next(named, ("include",)), f"{name}:", len(table.rows), unasked
-
-    def _maps(self, places: Sequence[_Place]) -> Iterator[tuple[Loc, str, int, list[str]]]:
-        found: dict[str, tuple[Loc, Map, set[str]]] = {}  # a list may be used in several places
-        for loc, block in places:
-            if _is_map(loc, block):
-                step = Map.model_validate(block)
-                _, _, texts = found.setdefault(repr(step), ((*loc, Map.name), step, set()))
-                texts.update(*(self._reached[path] for path in _paths(loc) if path in self._reached))
-        for loc, step, texts in found.values():
-            if texts:
-                keys = tuple(step.table)
-                places_of = places_met(keys, step.search)
-                met = {place for text in texts for place in places_of(text)}
-                yield loc, "", len(keys), [f'"{key}"' for place, key in enumerate(keys) if place not in met]
-
-
-def has_lists(mapping: FeedMapping, document: Mapping[str, Any]) -> bool:
-    """Return whether a mapping has any lookup list."""
-    return bool(mapping.tables) or any(_is_map(loc, block) for loc, block in _blocks(document))
-
-
-def _blocks(document: Mapping[str, Any]) -> Iterator[_Place]:
-    places = (place for part in ("let", "event") for place in walk(document.get(part), (part,)))
-    return (place for place in places if isinstance(place[1], dict))
-
-
-def _included_from(block: Mapping[str, Any]) -> str:
-    """Return the path of the included file that contains a block, "" for the feed's own file."""
-    file = block.position.file if isinstance(block, Block) else None
-    return "" if file is None else str(file.path)
-
-
-def _is_map(loc: Loc, block: Mapping[str, Any]) -> bool:
-    return "do" in loc[-2:] and isinstance(block.get(Map.name), dict)
-
-
-def _paths(loc: Loc) -> Iterator[str]:
-    """Yield the field paths or named values that a location may belong to, spelt as `explain` does."""
-    path = "$" if loc[0] == "let" else ""
-    for part in loc[1:]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path.strip("$") else part
-        yield path

@@ -122,7 +122,7 @@ def _results_of(table: Table, search: Search) -> list[Result]:
     return [{column: cells[place] for column, place in places.items() if cells[place]} for cells in table.rows]
 
 
-def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
+def _places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
     """Return a function that finds the positions of the keys that match a text: the best match, or all if `many`."""
     form = search.form
     places: dict[str, list[int]] = {}
@@ -152,18 +152,16 @@ def _test(key: str, search: Search) -> Callable[[str], bool]:
 
 def table_finder(table: Table, search: Search) -> Find:
     """Return a function that looks up a key in a table; parts of a key are separated by SEPARATOR."""
-    return _finder(_keys_of(table, search), _results_of(table, search), search, table.met)
+    return _finder(_keys_of(table, search), _results_of(table, search), search)
 
 
-def _finder(keys: Sequence[str], results: Sequence[Result], search: Search, noted: set[int] | None = None) -> Find:
-    """Return a function that looks up a key in a list; the positions found are added to `noted`."""
-    places_of, known = places_met(keys, search), tuple(dict.fromkeys(key.replace(SEPARATOR, ", ") for key in keys))
+def _finder(keys: Sequence[str], results: Sequence[Result], search: Search) -> Find:
+    """Return a function that looks up a key in a list."""
+    places_of, known = _places_met(keys, search), tuple(dict.fromkeys(key.replace(SEPARATOR, ", ") for key in keys))
 
     @lru_cache(maxsize=_MEMO)
     def answer(key: str) -> Found | Refusal:
         places = places_of(key)
-        if noted is not None:
-            noted.update(places)
         if not places:
             return key if search.keeps else _miss(key, known, search.match)
         found: list[Result] = []

@@ -95,12 +95,9 @@ def is_shared(path: Path) -> bool:
 
 def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
     """Return the feed files that include the file `shared`."""
-    return [path for path in feeds if os.path.realpath(shared) in map(os.path.realpath, included_by(path))]
-
-
-def included_by(feed: Path) -> list[Path]:
-    """Return the files that a feed file includes."""
-    return [feed.parent / name for name in _included_names(_document(feed)) if "\0" not in name]
+    names = {path: [name for name in _included_names(_document(path)) if "\0" not in name] for path in feeds}
+    file = os.path.realpath(shared)
+    return [path for path, included in names.items() if file in (os.path.realpath(path.parent / name) for name in included)]
 
 
 def _document(path: Path) -> Block:

@@ -15,7 +15,7 @@ if IS_WORKING:
     from mappings.spec.feed import FeedMapping
     from pipelines.before_serving import missing_settings
     from pipelines.cli.feed_files import SharedFile, folder_of, mapping_or_error, shared_file
-    from pipelines.cli.findings import CheckedFile, FilesByFolder, find, is_sound
+    from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output, counted
     from pipelines.run.outcome import worst
     from pipelines.settings import Settings, current_settings
@@ -69,8 +69,7 @@ def check(
     settings, output = current_settings(), Output(json=as_json)
     shared = [one for one in (shared_file(settings, word) for word in feeds or ()) if one]
     loaded = _loaded(settings, feeds or (), shared)
-    files: FilesByFolder = {}
-    findings = [find(one, files) for one in loaded]
+    findings = [find(one) for one in loaded]
     if is_live:
         from pipelines.cli.check_live import ask_for, readiness  # offline, nothing of the network is loaded
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,76 +33,24 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.mistakes import find_missing_columns, places_of_column
-from mappings.lint.warnings import LookupUse, has_lists
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
+from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.positions import MappingProblem, locate
 from mappings.reasons import REASON_TEXTS, ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import DelimitedSource
-from mappings.yaml.includes import included_by, is_shared
-from mappings.yaml.loader import SUFFIXES, at_places, document_of
-from pipelines.cli.feed_files import file_text, shown_path
+from mappings.yaml.loader import at_places, document_of
+from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
 
-_MOST_ROWS = 50_000
-"""A longer source is not checked for unused lookup entries: rows that were not read may use them."""
 _SAMPLE = 200
 """Number of rows that are mapped to check the mapping against its source."""
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file of a folder: its text, whether it is only included, and the real paths of the files that it includes."""
-
-    path: Path
-    text: str
-    is_shared: bool
-    included: frozenset[str]
-
-
-FilesByFolder = dict[Path, list[_File]]
-"""The mapping files of each folder, read once for all of its feeds."""
-
-
-def _find_unasked(mapping: FeedMapping, files: FilesByFolder) -> Iterator[MappingProblem]:
-    """Yield the lookup entries that no row uses; nothing if the source has more than 50,000 rows.
-
-    Raises:
-        SyncError: the source cannot be read.
-    """
-    document = document_of(mapping.path, mapping.folders)
-    if not has_lists(mapping, document):
-        return
-    noting = LookupUse(mapping)
-    mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
-    with open_source(mapping.source, mapping.path.parent, mapper.columns, folders=mapping.folders).read() as reading:
-        outcomes = mapper.over(islice(reading.rows, _MOST_ROWS + 1))
-        parts = Counter(isinstance(outcome, Skipped) for outcome in outcomes if not outcome.part.is_further)
-    if parts.total() <= _MOST_ROWS:  # a row that a rule leaves out may never have reached a lookup
-        yield from noting.find_unasked(document, _file_name(mapping), parts[False], _shared(mapping, files))
 
 
 def _file_name(mapping: FeedMapping) -> str:
     return mapping.source.place.rpartition("/")[2]
 
 
-def _shared(mapping: FeedMapping, files: FilesByFolder) -> Collection[str]:
-    """Return those lookup files and included files of a feed that another feed of its folder also uses."""
-    folder = mapping.path.parent
-    if folder not in files:
-        files[folder] = [_file(path) for path in folder.glob("*") if path.suffix in SUFFIXES]
-    others = [file for file in files[folder] if file.path.name != mapping.path.name]
-    included = {path for file in others for path in file.included}
-    texts = [file.text for file in others if not file.is_shared or os.path.realpath(file.path) in included]
-    tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
-    return tables | {str(path) for path in included_by(mapping.path) if os.path.realpath(path) in included}
-
-
-def _file(path: Path) -> _File:
-    return _File(path, file_text(path), is_shared(path), frozenset(map(os.path.realpath, included_by(path))))
-
-
-def _look_at_source(mapping: FeedMapping, files: FilesByFolder) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
+def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
     """Read the first rows of a local source; return the mapping's mistakes and the warnings that they show."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
         return (), ()
@@ -112,8 +59,7 @@ def _look_at_source(mapping: FeedMapping, files: FilesByFolder) -> tuple[tuple[F
     try:
         outcomes = _sample_of(mapping)
         problems = _garbled_rows(mapping, outcomes)
-        # Where all rows are rejected, lookups are not examined.
-        odd = () if problems else list(_none_of(mapping, outcomes)) or list(_find_unasked(mapping, files))
+        odd = () if problems else _none_of(mapping, outcomes)
     except ColumnsError as error:
         problems = _columns_at_fault(mapping, error) or [MappingProblem(("source",), str(error), error.hint)]
     except SourceRefusedError:
@@ -243,15 +189,12 @@ class CheckedFile(TypedDict):
     live: NotRequired[Sequence[LiveFinding]]
 
 
-def find(loaded: FeedMapping | MappingFileError, files: FilesByFolder | None = None) -> CheckedFile:
-    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem.
-
-    `files` caches the mapping files beside it.
-    """
+def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
+    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem."""
     if isinstance(loaded, MappingFileError):
         feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
     else:
-        feed, (problems, odd) = loaded.feed, _look_at_source(loaded, {} if files is None else files)
+        feed, (problems, odd) = loaded.feed, _look_at_source(loaded)
         warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), _failing_examples(loaded))
     path, problems, warnings = shown_path(loaded.path), _placed(problems), _placed(warnings)
     return CheckedFile(feed=feed, path=path, problems=problems, warnings=warnings, examples=examples)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from lookalikes.notices import Inbox, webhook
-from unit.cli.conftest import FEED, HEADER, MAPPING, Decider, Desk
+from unit.cli.conftest import MAPPING, Decider, Desk
 from unit.cli.stories import follow, told_in
 
 from connectors.event_api.answers import AnswerKind, Meaning
@@ -334,61 +333,6 @@ def test_a_live_check_names_what_the_service_or_the_source_lacks(desk: Desk, old
         document = desk.run("check", "--live", "--json", code=2).document
     (failing,) = (answer for answer in live_of(document).values() if not answer["ok"])
     assert (failing["asked"], told in failing["told"], document["ok"]) == (asked, True, False)
-
-
-WITH_CITIES = MAPPING.replace("placeId: krk", "placeId: {from: TITLE, do: [{lookup: cities.csv, ignore: [case]}]}")
-NAMED_STEPS = MAPPING.replace("do: [{map: {concert: music, play: theatre}}]", "do: [{use: genres}]")
-INCLUDED_STEPS = NAMED_STEPS.replace("key: [ID]", "include: [_shared.yaml]\nkey: [ID]")
-GENRES = "steps:\n  genres:\n    - map: {concert: music, play: theatre}\n"
-NO_PLAY = '"play": no row of events.csv has it; 50 rows were checked'
-
-
-def _unasked(desk: Desk, mapping: str, rows: int = 50) -> list[tuple[str, str]]:
-    """The places of entries of lookups that no row asks for, and what is said of them."""
-    desk.mapping(mapping.partition("examples:")[0])
-    (desk.folder / "feeds" / "cities.csv").write_text("city,id\nOpole,o\nGdynia,g\n\nSopot,s\nLubin,l\nKielce,k\n", "utf-8")
-    desk.source([f"{number},OPOLE,2030-05-01,19:30,,concert" for number in range(rows)], HEADER)
-    (found,) = (feed for feed in desk.told("check")["feeds"] if feed["feed"] == FEED)
-    return [(f"{one['line']}:{one['column']}", one["message"]) for one in found["warnings"] if "no row of" in one["message"]]
-
-
-def test_entries_of_lookups_that_no_row_of_the_source_asks_for_are_named_with_their_lines(desk: Desk) -> None:
-    no_city = "cities.csv:3, 5 and 2 more: no row of events.csv has them; 50 rows were checked"
-    assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY), ("20:64", no_city)]
-    assert _unasked(desk, WITH_CITIES, 19) == [], "of so few rows nothing is said"
-    assert _unasked(desk, WITH_CITIES.replace("equals: online", "is: missing")) == [], "nor of rows that a rule leaves out"
-    desk.mapping(WITH_CITIES.replace("feed: town-hall", "feed: other"), "other.yaml")
-    assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY)], "a file that another feed names is not told of"
-
-
-def test_maps_of_named_steps_are_held_against_the_source_of_the_only_feed_that_has_them(desk: Desk) -> None:
-    own = NAMED_STEPS.replace("key: [ID]", f"{GENRES}key: [ID]")
-    line = own.splitlines().index("    - map: {concert: music, play: theatre}") + 1
-    assert _unasked(desk, own) == [(f"{line}:12", NO_PLAY)]
-    desk.mapping(GENRES, "_shared.yaml")
-    assert _unasked(desk, INCLUDED_STEPS) == [("3:12", NO_PLAY)]
-    desk.run("check").assert_told(0, "feeds/_shared.yaml:3:")
-    desk.mapping(INCLUDED_STEPS.replace("feed: town-hall", "feed: other"), "other.yaml")
-    assert _unasked(desk, INCLUDED_STEPS) == []
-
-
-def test_a_check_of_many_feeds_reads_no_file_once_for_each_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(30):
-        desk.mapping(WITH_CITIES.partition("examples:")[0].replace("feed: town-hall", f"feed: feed-{number}"), f"{number}.yaml")
-    opened, open_file = Counter[str](), Path.open
-
-    def counting_open(path: Path, *args: Any, **kwargs: Any) -> Any:
-        opened[path.name] += 1
-        return open_file(path, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "open", counting_open)
-    assert _unasked(desk, WITH_CITIES) == [("19:45", NO_PLAY)]
-    assert 1 < opened["7.yaml"] < 10
-
-
-@pytest.mark.slow
-def test_of_a_source_that_is_too_long_to_look_through_nothing_is_said(desk: Desk) -> None:
-    assert _unasked(desk, WITH_CITIES, 50_001) == []
 
 
 TOKEN = "tok-8Kx2vLm9Zq4RtW"

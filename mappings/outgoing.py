@@ -25,11 +25,11 @@ JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 class Outgoing:
     """One payload field. `kind` is None if the mapping does not show it; `item`: the items of an array.
 
-    `values`: all possible values, None if rows decide.
+    `values`: those that the mapping itself gives; rows may give others.
     """
 
     kind: JsonKind | None = None
-    values: frozenset[str | int] | None = None
+    values: frozenset[str | int] = frozenset()
     fields: Mapping[str, Outgoing] = field(default_factory=dict)
     item: Outgoing | None = None
 
@@ -50,12 +50,11 @@ def _after(found: Outgoing, *policies: Policy | None) -> Outgoing:
 
 def _either(one: Outgoing, other: Outgoing) -> Outgoing:
     """Return the description of a value that matches one of two descriptions."""
-    values = None if one.values is None or other.values is None else one.values | other.values
     fields = {**one.fields, **other.fields}
     fields |= {name: _either(one.fields[name], other.fields[name]) for name in one.fields.keys() & other.fields.keys()}
     return Outgoing(
         kind=one.kind if one.kind == other.kind else None,
-        values=values,
+        values=one.values | other.values,
         fields=fields,
         item=_either(one.item or one, other.item or other) if one.item or other.item else None,
     )
@@ -67,7 +66,7 @@ _LEAVE_OUT = frozenset({"equals", "among", "contains"})
 def _without(found: Outgoing, test: spec.Test) -> Outgoing:
     """Return a value's description without the values whose rows a `skip` rule leaves out; `contains` tests a list."""
     kept = found.item if test.contains else found
-    if kept is None or kept.values is None:
+    if kept is None:
         return found
     same = normaliser(test.ignore)
     texts = set(map(same, test.contains or test.among or (test.equals or "",)))
@@ -117,8 +116,7 @@ class _Reading:
             return Outgoing("array", item=replace(found.item or found, kind="string", item=None, fields={}))
         if path not in _IDS:
             return found
-        texts = None if found.values is None else map(str, found.values)
-        values = None if texts is None else frozenset(int(one) if one.isascii() and one.isdigit() else one for one in texts)
+        values = frozenset(int(one) if one.isascii() and one.isdigit() else one for one in map(str, found.values))
         return replace(found, kind="integer", values=values)
 
     def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value

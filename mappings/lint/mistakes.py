@@ -13,8 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, event_fields, judge
+from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
-from mappings.outgoing import Outgoing, outgoing_of
+from mappings.outgoing import Outgoing
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
@@ -149,11 +150,10 @@ _ONE = {"string": "a text", "boolean": "yes or no", "object": "an object", "arra
 _SEVERAL = {"string": "texts", "boolean": "yes and no", "object": "objects", "array": "lists"}
 
 
-def find_misfit_fields(mapping: FeedMapping) -> Iterator[MappingProblem]:
+def find_misfit_fields(mapping: FeedMapping, sent: Outgoing) -> Iterator[MappingProblem]:
     """Yield each field of the event that is neither in the spec nor in `extra`, or gives the wrong kind of value; and each
     entry of `extra` that no event has.
     """
-    sent = outgoing_of(mapping)
     yield from _inside(mapping.event, sent, "", ("event",), mapping.extra)
     for position, path in enumerate(mapping.extra):
         reached = sent
@@ -217,6 +217,42 @@ def _other_kind(sent: Outgoing, path: str, loc: Loc) -> Iterator[MappingProblem]
         given = f"a list of {_SEVERAL.get(item, 'numbers')}" if item else taken
     if given != taken:
         yield MappingProblem(loc, f"{path} is {taken}, and this gives {given}", hint)
+
+
+_STATUS, _AVAILABILITY = ("draft", "published"), ("available",)
+"""The values that the service takes as `status`, and those that its specification names for `availability`."""
+
+
+def find_unknown_states(sent: Outgoing, document: Mapping[str, Any]) -> Iterator[MappingProblem]:
+    """Yield each text that the mapping may give as `status` and the service refuses.
+
+    A text directly in that field is left to the check of constants.
+    """
+    for text in _unknown_texts(sent.fields.get("status", Outgoing()), _STATUS):
+        if text != document["event"].get("status"):
+            hint = did_you_mean(text, _STATUS) or f"expected {' or '.join(_STATUS)}"
+            yield MappingProblem(_place_of(text, "status", document), f'"{text}" is not accepted as status', hint)
+
+
+def find_unusual_availability(sent: Outgoing, document: Mapping[str, Any]) -> Iterator[MappingProblem]:
+    """Yield each text that the mapping may give as the availability of an offer, and the specification does not name."""
+    offers = sent.fields.get("offers", Outgoing())
+    for text in _unknown_texts((offers.item or offers).fields.get("availability", Outgoing()), _AVAILABILITY):
+        path, known = "offers[].availability", ", ".join(_AVAILABILITY)
+        near = did_you_mean(text, _AVAILABILITY)
+        hint = "; ".join(filter(None, (near, "see with one event whether the service takes another value")))
+        message = f'"{text}" is not a value that the service is known to take as {path}: {known}'
+        yield MappingProblem(_place_of(text, "offers", document), message, hint)
+
+
+def _unknown_texts(sent: Outgoing, known: Collection[str]) -> list[str]:
+    return sorted(str(value) for value in sent.values if value not in known and value != FILL_IN)
+
+
+def _place_of(text: str, field: str, document: Mapping[str, Any]) -> Loc:
+    """Return where a text of a field stands: in the field, in a named value, or in a lookup file that the field uses."""
+    parts = (("event", field), document["event"].get(field)), (("let",), document.get("let"))
+    return next((loc for outer, part in parts for loc, node in walk(part, outer) if node == text), ("event", field))
 
 
 def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:

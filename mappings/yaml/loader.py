@@ -20,10 +20,18 @@ from mappings.allowed_files import OutsideError, allowed_path
 from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
-from mappings.lint.mistakes import find_endless_names, find_misfit_fields, find_misfits_of_source, find_problems, item_names
+from mappings.lint.mistakes import (
+    find_endless_names,
+    find_misfit_fields,
+    find_misfits_of_source,
+    find_problems,
+    find_unknown_states,
+    find_unusual_availability,
+    item_names,
+)
 from mappings.lint.warnings import find_unwise, find_warnings, without_secrets
-from mappings.lint.words import find_unknown_words
 from mappings.lookup_table import Table, TableError, parse_table
+from mappings.outgoing import outgoing_of
 from mappings.positions import START, Block, IncludedFile, MappingProblem, Position, locate, plain, position_after, read_yaml
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
@@ -156,24 +164,25 @@ def _parsed(text: str, path: Path, shelf: Shelf, folders: Sequence[Path], *, war
         mapping = None
     if mapping is None or endless:
         problems += (*find_problems(document, context.tables), *endless)
-        raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document, context.tables))
+        raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document))
     mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables, folders=tuple(folders))
     mapper, misfits = compile_with_problems(mapping, Directory())
-    problems += (*misfits, *find_problems(document, context.tables), *find_misfit_fields(mapping))
-    problems += find_unknown_words(document, context.tables, are_closed=True)
+    problems += (*misfits, *find_problems(document, context.tables))
+    sent = outgoing_of(mapping)
+    problems += (*find_misfit_fields(mapping, sent), *find_unknown_states(sent, document))
     problems += find_misfits_of_source(mapping, mapper.columns)
     if problems:
-        raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document, context.tables))
+        raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document))
     if not warns:
         return mapping
-    warnings = _at_lines(path, text, document, find_warnings(mapping, mapper.columns, mapper.field_columns))
-    in_order = sorted((*_unwise(path, text, document, context.tables), *warnings), key=lambda one: (one.line, one.column))
+    found = chain(find_unusual_availability(sent, document), find_warnings(mapping, mapper.columns, mapper.field_columns))
+    warnings = (*_unwise(path, text, document), *_at_lines(path, text, document, found))
+    in_order = sorted(warnings, key=lambda one: (one.line, one.column))
     return mapping.loaded(path, mapping.digest, context.tables, tuple(in_order), tuple(folders))
 
 
-def _unwise(path: Path, text: str, document: Block, tables: Mapping[str, Table]) -> tuple[FileProblem, ...]:
-    found = chain(find_unwise(document), find_unknown_words(document, tables, are_closed=False))
-    return tuple(one for one in _at_lines(path, text, document, found) if one.path == path)
+def _unwise(path: Path, text: str, document: Block) -> tuple[FileProblem, ...]:
+    return tuple(one for one in _at_lines(path, text, document, find_unwise(document)) if one.path == path)
 
 
 def _open_table(folder: Path, name: str, shelf: Shelf, others: Sequence[Path]) -> Table:

@@ -202,7 +202,7 @@ def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
     problems = compile_with_problems(mapping, Directory(channels=dict(channels)))[1]
     missing = [", ".join(filter(None, (problem.message, problem.hint))) for problem in problems]
     sent = outgoing_of(mapping).fields.get("channelId")  # the ids that it can give, as far as its file determines them
-    numbers = sorted(value for value in (sent.values if sent else None) or () if isinstance(value, int))
+    numbers = sorted(value for value in (sent.values if sent else ()) if isinstance(value, int))
     missing += [f"the key has no channel with the id {number}" for number in numbers if number not in channels.values()]
     if missing:
         return _wrong("channels", "; ".join(missing), ExitCode.CONFIG)
@@ -211,7 +211,7 @@ def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
 
 def _classifications(known: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
     sent = outgoing_of(mapping).fields.get("classifications")
-    named = sorted(map(str, (sent.item.values if sent and sent.item else None) or ()))
+    named = sorted(map(str, sent.item.values if sent and sent.item else ()))
     unknown = [slug for slug in named if slug not in known.slugs]
     changed = _changed(known, mapping, memory)
     if not unknown and changed:

@@ -217,7 +217,7 @@ def note_headers(notes: ServiceNotes, feed: FeedName, headers: Mapping[str, str]
 def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> str:
     """Return as a sentence how the classifications differ, and which slugs of a mapping no longer exist."""
     sent = outgoing_of(mapping).fields.get("classifications")
-    named = {str(value) for value in (sent.item.values if sent and sent.item else None) or ()}
+    named = {str(value) for value in (sent.item.values if sent and sent.item else ())}
     new = sorted(now.slugs - before.slugs)
     gone = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in sorted(before.slugs - now.slugs)]
     lost = sorted(named - now.slugs)

@@ -99,7 +99,7 @@ def draft_feed(
     guesses += [guess for guess, _ in private] + ([dated.guess] if dated else [])
     played = {role.value: roles[role].column if role in roles else None for role in Role}
     status, country, zones, title = (played[name] for name in ("status", "country", "zone", "title"))
-    usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone" if clocks.zone else ""
+    usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone"
     if zone:
         timezone = flow(zone)
     elif has_zones and zones and zones.is_full:
@@ -107,7 +107,7 @@ def draft_feed(
     elif has_zones:
         timezone, usual_zone = "$zone", "usual_zone" if usual_zone == "zone" else usual_zone
     else:
-        timezone = "$zone" if clocks.by_country else f"${usual_zone}"
+        timezone = f"${usual_zone}"
     off = _cancelling_words(title)
     if off and title:
         why = f"{off.total():,} of {len(title.filled):,} titles begin with {', '.join(off)}: such events are left out"

@@ -1,14 +1,11 @@
-"""Guesses the time zone of a sample from its countries, its cities, or the language of its days."""
+"""Guesses the time zone of a sample from its only country, or from its cities."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-
-from babel import Locale
-from babel.core import get_global
 
 from mappings.draft.guesses import Column, Role, RoleGuess, Surety
 from mappings.steps.lookups import LOCAL, country_codes, same_country
@@ -19,13 +16,12 @@ _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
 
 @dataclass(frozen=True, slots=True)
 class ZoneGuess:
-    """The guessed zone of a sample, "" if unknown. `by_country`: the zones of several countries in a column."""
+    """The guessed zone of a sample, "" if unknown."""
 
     zone: str
     column: str
     surety: Surety
     why: str
-    by_country: Mapping[str, str] = field(default_factory=dict)
 
 
 _TO_DO = "write the partner's zone, such as Europe/Lisbon"
@@ -33,16 +29,15 @@ UNKNOWN = ZoneGuess("", "", "unsure", f"the file does not say the time zone: {_T
 
 
 def guess_zone(roles: Mapping[Role, RoleGuess], columns: Iterable[Column]) -> ZoneGuess:
-    """Guess the time zone from the countries of the rows, else from their cities, else from the language of their days.
+    """Guess the time zone from the country of the rows, else from their cities.
 
     An unknown zone rests on the column that is named for it, if there is one.
     """
     by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
     by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    found = by_country or by_city or (_by_language(roles[Role.START].column) if Role.START in roles else None)
     unread = ((one.name, text) for one in columns if one.roles.get(Role.ZONE) == 1 for text in one.counts if not zone_named(text))
     whys = ((name, f'"{name}" holds {text!r}, which is no certain time zone: {_TO_DO}') for name, text in unread)
-    return found or next((ZoneGuess("", name, "unsure", why) for name, why in whys), UNKNOWN)
+    return by_country or by_city or next((ZoneGuess("", name, "unsure", why) for name, why in whys), UNKNOWN)
 
 
 def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -59,16 +54,12 @@ def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]
 def _by_country(column: Column) -> ZoneGuess | None:
     zones = _countries()
     known = {text: zones[code] for text, code in country_language(column)[1].items() if code in zones}
-    others = [text for text in column.counts if text not in known]
     if not known:
         return None
-    if len(set(known.values())) == 1 and not others:
-        why = f'"{column.name}" is {_shortened(known)} in {len(column.filled):,} rows'
-        return ZoneGuess(next(iter(known.values())), column.name, "likely", why)
-    why = f'"{column.name}" names {len(column.counts)} countries'
-    if others:
-        why = f"{why}; no single zone is that of {_shortened(others)}"
-    return ZoneGuess("", column.name, "unsure" if others else "likely", why, known)
+    if len(set(known.values())) > 1 or len(known) < len(column.counts):
+        return ZoneGuess("", column.name, "unsure", f'"{column.name}" names {len(column.counts)} countries: {_TO_DO}')
+    why = f'"{column.name}" is {_shortened(known)} in {len(column.filled):,} rows'
+    return ZoneGuess(next(iter(known.values())), column.name, "likely", why)
 
 
 def _by_city(column: Column) -> ZoneGuess | None:
@@ -79,16 +70,6 @@ def _by_city(column: Column) -> ZoneGuess | None:
         return None
     why = f'"{column.name}" is {_shortened(known)} in {rows:,} of {len(column.filled):,} rows'
     return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
-
-
-def _by_language(column: Column) -> ZoneGuess | None:
-    languages = {way.locale for way in column.times.ways if way.locale} if column.times else set()
-    language = languages.pop() if len(languages) == 1 else "en"
-    zone = _countries().get(get_global("likely_subtags").get(language, "").rpartition("_")[2])
-    if zone is None or language == "en":
-        return None
-    why = f'only the language of the days in "{column.name}", {Locale(language).english_name}, suggests it'
-    return ZoneGuess(zone, column.name, "unsure", f"{why}: write the partner's zone")
 
 
 @lru_cache(maxsize=1)

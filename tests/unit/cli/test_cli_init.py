@@ -559,13 +559,11 @@ def test_the_first_and_the_last_day_in_one_cell_are_the_beginning_and_the_end(de
     assert days == [("2030-05-03", "2030-05-05"), ("2030-02-28", "2030-03-02"), ("2030-05-09", "")]
 
 
-def test_rows_of_several_countries_have_each_its_own_zone_and_those_of_many_zones_are_left_to_the_author(desk: Desk) -> None:
-    rows = ("B7,Jazz,2030-07-01,Germany", "B9,Fado,2030-07-02,Portugal", "C1,Rap,2030-07-02,USA")
-    feed, said = drafted(desk, agenda(desk, *rows, header="id,name,date,country"))
-    mapped, rest = feed["let"]["zone"]["first_of"]
-    assert (mapped["do"][0]["map"], rest) == ({"Germany": "Europe/Berlin", "Portugal": "Europe/Lisbon"}, "$fill_in_zone")
-    assert guess(said, "timezone")["why"] == '"country" names 3 countries; no single zone is that of USA'
-    assert [row["event"]["startAt"][19:] for row in previewed(desk)] == ["+02:00", "+01:00", "+00:00"]
+def test_the_zone_of_rows_of_several_countries_is_left_to_the_author(desk: Desk) -> None:
+    rows = ("B7,Jazz,2030-07-01,Germany,Berlin", "B9,Fado,2030-07-02,Portugal,Faro", "C1,Rap,2030-07-02,USA,Reno")
+    feed, said = drafted(desk, agenda(desk, *rows, header="id,name,date,country,city"))
+    assert feed["let"]["fill_in_zone"] == "UTC"
+    assert guess(said, "timezone")["why"] == '"country" names 3 countries: write the partner\'s zone, such as Europe/Lisbon'
 
 
 CASES = Path(__file__).parents[2] / "field_cases"

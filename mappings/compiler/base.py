@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from mappings.lookup_table import Table
-from mappings.outcome import RowLocation, Silence
+from mappings.outcome import RowLocation
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Detail, Reason, ReasonCode, Refusal, Repair
 from mappings.row_key import NO_KEY, RowKey
@@ -33,8 +33,8 @@ class RowState:
     `named`: values of `let`, each computed at its first use. `item`, `day`: what distinguishes the events of one row.
     `cancelled`: the label of a cancelled event. `rejected_by`: the place under `rows:` of the first rule that rejects the row.
     `label`, `rule`: the rule that leaves the row out, and its label. `is_refused`: the row cannot be split into events; it is
-    mapped on to report all problems, except those of the `muted` columns. `silence`: which known events of the row this read
-    leaves as they are. `left_out`: by column, the reason why the cell was left out, which may explain a missing value.
+    mapped on to report all problems, except those of the `muted` columns. `left_out`: by column, the reason why the cell was
+    left out, which may explain a missing value.
     """
 
     is_draft = False
@@ -46,7 +46,6 @@ class RowState:
     rule = 0
     is_refused = False
     muted: tuple[str, ...] = ()
-    silence: Silence | None = None
 
     def __init__(self, cells: Mapping[str, str], named: int, location: RowLocation = NOWHERE, key: RowKey = NO_KEY) -> None:
         self.cells = cells

@@ -377,22 +377,15 @@ def _why_no_day(pattern: DayPattern, run: RunDays) -> str:
 
 
 def _events_of_days(row: RowState, found: list[date], recurrence: Recurrence) -> list[RowState]:
-    most, silence = recurrence.at_most, None
+    most = recurrence.at_most
     if len(found) > most:
         hint = f"at most {most} days are allowed"
-        more = Refusal(ReasonCode.TOO_MANY, hint, found=f"more than {most}", step="recur", particulars={"most": most})
-        if recurrence.on_more == "reject":
-            raise more
-        if recurrence.on_more == "warn":
-            row.warnings.append(more.reason(""))
-        found = found[:most]
-        silence = Silence(row.key, found[-1].isoformat())
+        raise Refusal(ReasonCode.TOO_MANY, hint, found=f"more than {most}", step="recur", particulars={"most": most})
     events = []
     for day in found:
         event = row.event(event_key(row.key, day.isoformat()), row.cells)
         event.day = day
         events.append(event)
-    events[0].silence = silence
     return events
 
 
@@ -498,7 +491,7 @@ def as_one_row(
     wanted = [pair for pair in zip(outcomes, expanded, strict=True) if not _is_of_the_past(*pair, days)]
     if not wanted:
         return (Skipped(first.location, OVER, stem, part=silent),)
-    silences = [Silence(event.key) if event.is_refused and event.key else event.silence for _, event in wanted]
+    silences = [Silence(event.key) if event.is_refused and event.key else None for _, event in wanted]
     parts = [Part(len(wanted), place > 0, silence) for place, silence in enumerate(silences)]
     return tuple(replace(outcome, part=part) for (outcome, _), part in zip(wanted, parts, strict=True))
 

@@ -26,7 +26,6 @@ from mappings.zones import TimeOfDay
 
 P = ParamSpec("P")
 T = TypeVar("T")
-TOO_LONG = "longer than wanted"
 _HELD_AT_MOST = 100_000
 """How many rows may wait in memory for the end of the file; about 100 MB."""
 _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
@@ -72,8 +71,6 @@ class CompiledWindow:
         length = end - start
         if span.longest is None or length <= span.longest:
             return ""
-        if span.on_longer == "skip":
-            return TOO_LONG
         found = f"{length.days} days" if length.days else _hours(length)
         longest = _hours(span.longest) if span.longest.seconds else f"{span.longest.days} days"
         raise Refusal(ReasonCode.ASSERTION, f"at most {longest} from start to end are allowed", found=found)

@@ -55,13 +55,7 @@ class WindowSpan(Strict):
     horizon: Duration | None = None
     """Events that start later than this from now are left out."""
     longest: Duration | None = None
-    """The longest time from startAt to endAt."""
-    on_longer: Literal["reject", "skip"] = "reject"
-    """What to do with an event that lasts longer."""
-
-    def check(self) -> None:
-        if self.longest is None and self.on_longer != "reject":
-            raise mistake("on_longer never applies: longest is missing", "write longest as well, or leave it out")
+    """The longest time from startAt to endAt; an event that lasts longer is rejected."""
 
 
 class WindowRule(Strict):
@@ -129,9 +123,7 @@ class Recurrence(Strict):
     horizon: Duration | None = None
     """How far ahead from now days become events; later runs add more."""
     at_most: int = Field(default=_MANY, ge=1, le=5_000)
-    """How many days a row may have."""
-    on_more: Literal["reject", "omit", "warn"] = "reject"
-    """What to do with a row that has more days: reject it, or leave out the later days (and warn)."""
+    """How many days a row may have; a row with more is rejected."""
 
     def check(self) -> None:
         if self.rrule is not None and (self.weekdays is not None or self.nth is not None):

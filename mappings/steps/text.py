@@ -135,14 +135,13 @@ class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
     """
 
     length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
-    ellipsis: Text = Field(default="…", max_length=10, description="The end of a shortened text.")
 
     def apply(self, text: str) -> str:
         if len(text) <= self.length:
             return text
-        head = text[: max(self.length - len(self.ellipsis), 0) + 1]
+        head = text[: self.length]
         whole_words = head.rsplit(None, 1)[0] if len(head.split()) > 1 else head[:-1]
-        return (whole_words.rstrip(" ,;:-–") + self.ellipsis)[: self.length]
+        return whole_words.rstrip(" ,;:-–") + "…"
 
 
 class Default(Step, name="default", family=Family.TEXT, refuses=False):

@@ -7,12 +7,11 @@ all its forms, seconds since 1970, serial numbers of spreadsheets.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -20,7 +19,6 @@ from mappings.lookup_table import SPACES, plain
 from mappings.reasons import Detail, ReasonCode, Refusal
 from mappings.steps.formats import DASHES, DayEnd, NotRealError, check_year, day_end, names_of, read_first, real_day, zone_of
 from mappings.steps.step import Family, Kind, Run, Step, plain_step
-from mappings.strict import OneOrMany
 from mappings.zones import EndOfDay, TimeOfDay
 
 _LONGEST = 60
@@ -228,8 +226,7 @@ def range_end(text: str) -> str:
 
 
 IsoKind = Literal["moment", "wall", "date", "time"]
-Forms = Literal["week", "ordinal"]
-_DAY = r"(?P<day>[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}|-?W[0-9]{2}-?[1-7]|-?[0-9]{3}))"
+_DAY = r"(?P<day>[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}))"
 _CLOCK = r"(?P<clock>[0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?|[0-9]{2}(?:[0-9]{2})?)?)(?:[.,](?P<part>[0-9]{1,12}))?"
 _OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
 _ISO: dict[IsoKind, tuple[re.Pattern[str], str, Kind]] = {
@@ -241,11 +238,11 @@ _ISO: dict[IsoKind, tuple[re.Pattern[str], str, Kind]] = {
 """The pattern, an example and the resulting kind of each ISO form."""
 
 
-def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
+def read_iso(text: str, kind: IsoKind, *, has_day_end: bool) -> date | TimeOfDay | None:
     """Parse the whole text as one kind of ISO 8601; return None if it does not match.
 
     Raises:
-        NotRealError: there is no such day or time, or `forms` does not include its form.
+        NotRealError: there is no such day or time.
     """
     found = _ISO[kind][0].fullmatch(text)
     if found is None:
@@ -256,7 +253,7 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
         return None
     if kind == "time":
         return _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
-    day = _read_day(found["day"], forms)
+    day = _read_day(found["day"])
     if kind == "date":
         return day
     clock = _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
@@ -264,24 +261,10 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     return wall.replace(tzinfo=zone_of(found["offset"])) if kind == "moment" else wall
 
 
-def _read_day(text: str, forms: Collection[Forms]) -> date:
-    year, rest = int(text[:4]), text[4:].replace("-", "")
-    check_year(year)
-    if len(rest) == 4 and rest.isdigit():
-        return real_day(year, int(rest[:2]), int(rest[2:]))
-    form: Forms = "ordinal" if rest.isdigit() else "week"
-    if form not in forms:
-        what = "a day of a week" if form == "week" else "a day of the year"
-        raise NotRealError(f"{what} is not agreed here: write it like {_ISO['date'][1]}")
-    try:
-        if form == "week":
-            return date.fromisocalendar(year, int(rest[1:3]), int(rest[3]))
-        day = date(year, 1, 1) + timedelta(days=int(rest) - 1)
-    except (ValueError, OverflowError):
-        day = date.min
-    if day.year != year:
-        raise NotRealError(f"the year {year} has no such day")
-    return day
+def _read_day(text: str) -> date:
+    digits = text.replace("-", "")
+    check_year(int(digits[:4]))
+    return real_day(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
 
 
 def _read_clock(text: str, part: str | None, *, has_day_end: bool) -> TimeOfDay:
@@ -307,13 +290,12 @@ def _add_days(wall: datetime, days: Decimal | int) -> datetime:
 class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """Parse ISO 8601: any form of the offset, T or a space, fractions of a second.
 
-    `moment` needs an offset, `wall`, `date` and `time` have none. Week dates and ordinal dates need `forms`.
+    `moment` needs an offset, `wall`, `date` and `time` have none. Week dates and ordinal dates are refused.
 
     Examples:
         {iso: moment}: "2026-07-01T18:00:00Z" -> "2026-07-01T18:00:00+00:00"
         {iso: moment}: "2026-07-01 18:00:00.250 +0100" -> "2026-07-01T18:00:00.250000+01:00"
         {iso: wall}: "20260701T1800" -> "2026-07-01T18:00:00"
-        {iso: date, forms: [week, ordinal]}: "2026-W53-1" -> "2026-12-28"
         {iso: time, day_end: next_day}: "24:00" -> "24:00:00"
         {iso: moment}: "2026-07-01T18:00:00" -> not_a_date
         {iso: date}: "2026-W53-1" -> not_a_date
@@ -321,9 +303,6 @@ class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """
 
     kind: IsoKind = Field(alias="iso", description="What it is: moment (with its offset), wall (without), date, or time.")
-    forms: Annotated[tuple[Forms, ...], OneOrMany()] = Field(
-        default=(), description="Ways of writing the day to read beside 2026-07-01: week (2026-W27-3), ordinal (2026-182)."
-    )
     day_end: DayEnd = "refuse"
 
     @property
@@ -332,7 +311,7 @@ class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
         return _ISO[self.kind][2]
 
     def function(self) -> Run:
-        read = partial(read_iso, kind=self.kind, forms=frozenset(self.forms), has_day_end=self.day_end == "next_day")
+        read = partial(read_iso, kind=self.kind, has_day_end=self.day_end == "next_day")
         code = ReasonCode.NOT_A_TIME if self.kind == "time" else ReasonCode.NOT_A_DATE
         return read_first([read], code, [_ISO[self.kind][1]])
 

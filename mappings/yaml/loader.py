@@ -310,6 +310,10 @@ _SAID_ELSEWHERE = {
 _REMOVED = {
     "shards": 'one process sends a feed: write "in_flight: 64", or divide the source into feeds, which run side by side',
     "create_draft_again": 'write "report", and change the event by hand',
+    "on_longer": "leave it out: a longer event is rejected; `skip` a row before, by a condition on its days",
+    "on_more": "leave it out: a row with more days is rejected; write a larger `at_most`",
+    "ellipsis": "leave it out: a shortened text ends with …",
+    "forms": "leave it out: read such days with a format of the step `date`",
 }
 """What to write instead of words that earlier versions knew."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}

@@ -114,7 +114,7 @@ def test_the_vocabulary_is_printed_as_it_stands_in_the_documentation(desk: Desk)
 
 
 def test_a_step_is_explained_with_its_parameters_and_examples(desk: Desk) -> None:
-    desk.run("vocabulary", "truncate").assert_told(0, "ellipsis", "Jazz and the…")
+    desk.run("vocabulary", "truncate").assert_told(0, "The most characters", "Jazz and the…")
     (section,) = desk.told("vocabulary", "truncate")["sections"]
     example = {"written": "{truncate: 14}", "goes in": "Jazz and the blues", "comes out": "Jazz and the…"}
     assert (section["chapter"], section["tables"][1][0]) == ("Steps: text", example)

@@ -174,7 +174,7 @@ rows | [{skip: {column: T, matches: 'a(?=b)'}, because: x}] => has a look-ahead
 rows | [{skip: {column: X, is: present, ignore: [case]}, because: x}] => ignore never applies
 rows | [{skip: {column: X, less: 5, ignore: case}, because: x}] => ignore never applies
 rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a pattern can ignore case only
-rows | [{window: {past: keep, on_longer: skip}}] => on_longer never applies
+rows | [{window: {longest: 3d, on_longer: skip}}] => "on_longer" was removed, leave it out
 let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is reserved: it distinguishes the events of a row
 let | {b: {from: $a}} => unknown name "$a"
 let | {day: {from: D}}\nrows: [{recur: {from: "2026-05-01", horizon: 9d}}] => :4:12: "$day" is reserved

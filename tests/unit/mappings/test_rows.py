@@ -138,15 +138,6 @@ def test_a_day_begins_where_the_feed_says_its_events_are(ruled: Mapper) -> None:
     assert tokyo.days == ("2026-05-07", "2026-05-16")
 
 
-@pytest.mark.parametrize("on_more", ["omit", "warn"])
-def test_a_row_with_too_many_days_is_cut_where_the_file_says_so(on_more: str, ruled: Mapper, row: Row) -> None:
-    outcomes = ruled(RECUR + f"      at_most: 2\n      on_more: {on_more}\n").outcomes(row(**MAY))
-    assert by_key(outcomes) == "05-04; 05-08"
-    assert outcomes[0].part.silence == Silence(outcomes[0].row_key[:1], "2026-05-08")  # type: ignore[arg-type]
-    warned = [bool(outcome.warnings) for outcome in outcomes if isinstance(outcome, MappedRow)]
-    assert warned == [on_more == "warn"] * 2
-
-
 def test_a_rule_about_the_day_before_the_recurrence_looks_at_the_rows_own_day(ruled: Mapper, build: Build, row: Row) -> None:
     rules = EARLY + "  - recur: {from: $first, until: '2026-05-05'}\n"
     for first, becomes in (("2026-05-03", "1 too early"), ("2026-05-04", "05-04; 05-05"), ("soon", "1 not_a_date FIRST")):
@@ -410,12 +401,11 @@ def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
     assert status is None or said(dear, "status") == status
 
 
-def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> None:
-    for on_longer, becomes in (("skip", "longer than wanted"), ("reject", "endAt assertion END")):
-        window = f"rows:\n  - window: {{longest: 400d, on_longer: {on_longer}}}\n"
-        feed = compile_feed(build(top=window, event="endAt: {from: END}"), Directory(), NOW)
-        outcome = if_unknown(feed(rows({"END": "2036-07-01T18:00:00+01:00"})[0]))
-        assert said(outcome) == becomes
+def test_an_event_that_lasts_too_long_is_rejected(build: Build) -> None:
+    window = "rows:\n  - window: {longest: 400d}\n"
+    feed = compile_feed(build(top=window, event="endAt: {from: END}"), Directory(), NOW)
+    outcome = if_unknown(feed(rows({"END": "2036-07-01T18:00:00+01:00"})[0]))
+    assert said(outcome) == "endAt assertion END"
     assert isinstance(outcome, Rejection)
     (reason,) = outcome.reasons
     assert (reason.found, reason.value) == ("2036-07-01T18:00:00+01:00", "3653 days")

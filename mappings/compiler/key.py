@@ -51,13 +51,8 @@ def compile_key(mapping: FeedMapping, problems: list[MappingProblem], watch: Wat
     """Compile the key of a feed; append the mistakes in it to `problems`."""
     problems.extend(_misplaced(mapping))
     keys = mapping.key_alternatives
-    columns = frozenset(part.column for part in mapping.key_columns) - {""}
-    if len(keys) > 1:
-        readers = [[_compile_part(part, mapping.tables, problems, watch) for part in parts] for parts in keys]
-        return CompiledKey(_first_filled(keys, readers), columns)
-    if any(part.steps for part in keys[0]):
-        return CompiledKey(_derived(keys[0], [_compile_part(part, mapping.tables, problems, watch) for part in keys[0]]), columns)
-    return CompiledKey(plain_key(keys[0]), columns)
+    readers = [[_compile_part(part, mapping.tables, problems, watch) for part in parts] for parts in keys]
+    return CompiledKey(_first_filled(keys, readers), frozenset(part.column for part in mapping.key_columns) - {""})
 
 
 def key_definition(mapping: FeedMapping) -> str:
@@ -79,22 +74,6 @@ def _described(part: KeySource, tables: Mapping[str, Table]) -> object:
     return {"from": part.column, "do": steps}
 
 
-def plain_key(columns: Sequence[KeySource]) -> ReadKey:
-    """Return a reader for a key made of unchanged columns."""
-    only = columns[0].column if len(columns) == 1 else None
-
-    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
-        if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
-            return RowKey(part), ()
-        parts = [read_cell(cells, column.column) for column in columns]
-        both = zip(parts, columns, strict=True)
-        refusals = [refuse_key_part(part.strip(), column.column, optional=column.optional) for part, column in both]
-        reasons = tuple(refusal.reason("") for refusal in refusals if refusal is not None)
-        return NO_KEY if reasons else row_key(parts), reasons
-
-    return read
-
-
 def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None:
     """Return the refusal of a trimmed text as part of a key, None if it is usable."""
     if not part:
@@ -105,14 +84,6 @@ def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None
     if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
         return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column)
     return None
-
-
-def _derived(parts: Sequence[KeySource], readers: Sequence[ReadPart]) -> ReadKey:
-    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
-        texts, refusals = _read_parts(parts, readers, cells)
-        return (NO_KEY, tuple(refusal.reason("") for refusal in refusals)) if refusals else (row_key(texts), ())
-
-    return read
 
 
 def _read_parts(
@@ -134,19 +105,24 @@ def _read_parts(
 
 def _first_filled(keys: Sequence[Sequence[KeySource]], readers: Sequence[Sequence[ReadPart]]) -> ReadKey:
     """Return a reader for the first key that a row fills. A part that a spreadsheet program has changed rejects the row."""
+    plain = keys[0][0].column if len(keys) == len(keys[0]) == 1 and not keys[0][0].steps else None
 
     def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+        if plain is not None and _PLAIN.fullmatch(part := cells.get(plain, "")):
+            return RowKey(part), ()
         first: list[Refusal] = []
         for parts, of_parts in zip(keys, readers, strict=True):
             texts, refusals = _read_parts(parts, of_parts, cells)
             if not refusals:
                 return row_key(texts), ()
-            if mangled := [one for one in refusals if not one.step and not one.is_empty]:
+            if len(keys) > 1 and (mangled := [one for one in refusals if not one.step and not one.is_empty]):
                 return NO_KEY, tuple(refusal.reason("") for refusal in mangled)
             first = first or refusals
-        others = ", or in ".join(" and ".join(f'"{part.column}"' for part in parts) for parts in keys)
-        hint = f"every row needs its identifier in {others}"
-        return NO_KEY, tuple((required(one.column, hint) if one.is_empty else one).reason("") for one in first)
+        if len(keys) > 1:
+            others = ", or in ".join(" and ".join(f'"{part.column}"' for part in parts) for parts in keys)
+            hint = f"every row needs its identifier in {others}"
+            first = [required(one.column, hint) if one.is_empty else one for one in first]
+        return NO_KEY, tuple(one.reason("") for one in first)
 
     return read
 

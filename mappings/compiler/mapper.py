@@ -404,14 +404,6 @@ class RowMapper:
         pick = itemgetter(*used) if len(used) > 1 else itemgetter(slice(used[0], used[0] + 1))
         return lambda cells: digest(pick(cells))
 
-    def key_and_digest(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
-        """Return the row's key and digest without mapping it, None if it has no usable key.
-
-        If the digest equals the recorded one, neither the row nor the mapping has changed, and the row need not be mapped.
-        """
-        key, problems = self._read_key(row.cells)
-        return None if problems or row.unread is not None else (key, self.digest(row))
-
     @property
     def reads_run_date(self) -> bool:
         """Whether a value depends on the day of the run."""

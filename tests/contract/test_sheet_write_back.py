@@ -12,9 +12,8 @@ from lookalikes.sheets_book import Book, Cell, Sheet
 from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.contract import Access, Clock, GoogleAccess, StatusCell
 from connectors.sources.google_sheets.source import open_google_status_sheet
-from mappings.compiler.key import plain_key
-from mappings.row_key import RowKey
-from mappings.spec.feed import KeySource
+from mappings.reasons import Reason
+from mappings.row_key import RowKey, row_key
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowStatus, WrittenBack, write_back
@@ -54,10 +53,14 @@ def spec(**more: object) -> GoogleSheetsSource:
     return GoogleSheetsSource.model_validate(told)
 
 
+def key_of_id(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+    return row_key((cells["ID"],)), ()
+
+
 def told(google: Google, folder: Path, marks: Mapping[RowKey, RowStatus] = MARKS, **more: object) -> WrittenBack:
     clock = Clock(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
     with open_google_status_sheet(spec(**more), frozenset({"ID"}), access_to(google, folder), clock) as board:
-        return write_back(board, COLUMNS, plain_key([KeySource("ID")]), marks)
+        return write_back(board, COLUMNS, key_of_id, marks)
 
 
 def said(sheet: Sheet, header: int = 3) -> dict[str, tuple[str, str, str]]:

@@ -129,7 +129,7 @@ def test_any_row_becomes_an_event_that_the_service_accepts_or_says_why_not(cells
     check([outcome], [row])
     if isinstance(outcome, MappedRow):
         assert dump(orjson.loads(outcome.body)) == outcome.body
-        assert MAPPER.key_and_digest(row) == (outcome.row_key, outcome.row_digest)
+        assert (MAPPER.key_of(row), MAPPER.digest(row)) == (outcome.row_key, outcome.row_digest)
         assert not has_empty_text(orjson.loads(outcome.body))
     if isinstance(outcome, Skipped):
         assert outcome.because in {"not wanted", "blank row"}

@@ -136,11 +136,11 @@ def test_a_cover_travels_beside_the_body_and_a_bad_one_by_its_policy(
 def test_only_the_columns_that_the_mapping_reads_decide_over_the_digest(mapper: Mapper, row: Row) -> None:
     compiled = mapper()
     assert compiled.columns == {"ID", "TITLE"}
-    assert compiled.key_and_digest(row(OTHER="a")) == compiled.key_and_digest(row(OTHER="b"))
-    assert compiled.key_and_digest(row(TITLE="a")) != compiled.key_and_digest(row(TITLE="b"))
-    assert compiled.key_and_digest(row(ID="")) is None
+    assert compiled.digest(row(OTHER="a")) == compiled.digest(row(OTHER="b"))
+    assert compiled.digest(row(TITLE="a")) != compiled.digest(row(TITLE="b"))
+    assert compiled.key_of(row(ID="")) == ""
     outcome = mapped(compiled(row()))
-    assert compiled.key_and_digest(row()) == (outcome.row_key, outcome.row_digest)
+    assert (compiled.key_of(row()), compiled.digest(row())) == (outcome.row_key, outcome.row_digest)
 
 
 DRAFTS = "publish: {draft_on_warning: true}\n"

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.contract import StatusCell, StatusRow
-from mappings.compiler.key import plain_key
-from mappings.row_key import RowKey
-from mappings.spec.feed import KeySource
+from mappings.reasons import Reason
+from mappings.row_key import RowKey, row_key
 from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
 
@@ -51,9 +50,12 @@ def sheet(*ids: str) -> Board:
     return Board([{"ID": one, "Status": "", "Event": "", "Problem": ""} for one in ids])
 
 
+def key_of_id(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
+    return row_key((cells["ID"],)), ()
+
+
 def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = COLUMNS) -> WrittenBack:
-    read_key = plain_key([KeySource("ID")])
-    return write_back(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()})
+    return write_back(board, columns, key_of_id, {RowKey(key): mark for key, mark in marks.items()})
 
 
 def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:

@@ -151,22 +151,6 @@ def compile_policy(policy: Policy | None, path: str) -> Recover:
 
 
 @dataclass(frozen=True, slots=True)
-class ValuePolicies:
-    """The author's policies for a value that is empty or refused. `is_empty_chosen`: the file has an `on_empty`."""
-
-    column: str
-    on_empty: Recover
-    on_error: Recover
-    is_empty_chosen: bool = False
-
-    def apply(self, row: RowState, refusal: Refusal) -> Any:
-        """Apply the policy to a refusal. A refusal that an inner policy made final is raised again."""
-        if refusal.is_final:
-            raise refusal
-        return (self.on_empty if refusal.is_empty else self.on_error)(row, refusal)
-
-
-@dataclass(frozen=True, slots=True)
 class Flow:
     """The type of what one step passes to the next: its kind, and whether it may be a list."""
 
@@ -289,11 +273,16 @@ def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, 
     return watched
 
 
-def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = "") -> Getter:
-    """Return a getter that reads a value or a column and applies all steps. `source`: the step's name in refusals of the read."""
+def stepped(
+    read: Getter | str, steps: tuple[CompiledStep, ...], recover: Recover, column: str, source: str, *, is_empty_chosen: bool
+) -> Getter:
+    """Return a getter that reads a value or a column and applies all steps.
+
+    `column`, `source`: the column and the step's name in refusals of the read. `is_empty_chosen`: the file has an `on_empty`.
+    """
     works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)
-    column, runs = policies.column, [(one, one.run) for one in steps]
+    runs = [(one, one.run) for one in steps]
 
     def value(row: RowState) -> Any:
         if get is None:
@@ -305,12 +294,12 @@ def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: Value
                 found = get(row)
             except Refusal as refusal:
                 if refusal.is_final or not (works_on_empty and refusal.is_empty):
-                    return policies.apply(row, refusal.about(column, "", source) if source else refusal)
+                    return recover(row, refusal.about(column, "", source) if source else refusal)
                 found = ""
             is_nothing = is_empty(found)
         if is_nothing:
             if not works_on_empty:
-                return policies.on_empty(row, required(column))
+                return recover(row, required(column))
             found = ""
         current, is_left_out = found, False
         try:
@@ -324,10 +313,10 @@ def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: Value
                     is_left_out = is_left_out or current is None
                 is_nothing = (not current or current.isspace()) if type(current) is str else is_empty(current)
         except Refusal as refusal:
-            return policies.apply(row, refusal)
+            return recover(row, refusal)
         if not is_nothing:
             return current
-        return None if is_left_out and not policies.is_empty_chosen else policies.on_empty(row, nothing_left(column, found))
+        return None if is_left_out and not is_empty_chosen else recover(row, nothing_left(column, found))
 
     return value
 
@@ -492,11 +481,17 @@ class Compiler:
         """Compile a text of the file: `$name` is a named value, any other text a constant."""
         return self.reference(text[1:], spot) if is_reference(text) else constant(text.removeprefix("$"))
 
-    def policies(self, value: Any, spot: ValuePosition, column: str) -> ValuePolicies:
-        """Compile the author's policies for a value that is empty or refused."""
-        is_chosen = value.on_empty is not None
-        on_empty = compile_policy("omit" if spot.may_be_empty and not is_chosen else value.on_empty, spot.path)
-        return ValuePolicies(column, on_empty, compile_policy(value.on_error, spot.path), is_chosen)
+    def compile_policies(self, value: Valued, spot: ValuePosition) -> Recover:
+        """Compile the author's policies for a value that is empty or refused; what an inner policy made final is raised again."""
+        on_empty = compile_policy("omit" if spot.may_be_empty and value.on_empty is None else value.on_empty, spot.path)
+        on_error = compile_policy(value.on_error, spot.path)
+
+        def recover(row: RowState, refusal: Refusal) -> Any:
+            if refusal.is_final:
+                raise refusal
+            return (on_empty if refusal.is_empty else on_error)(row, refusal)
+
+        return recover
 
     def finish(self, value: Valued, source: CompiledValue, spot: ValuePosition, name: str = "") -> CompiledValue:
         """Compile a value's steps and policies around its compiled source. `name`: the step's name in refusals of the source."""
@@ -521,7 +516,8 @@ class Compiler:
         read: Getter | str = source.column if source.is_cell else source.get
         if source.is_cell and self.watch is not None:
             read = _watched(source.get, f"from {source.column}", spot.path, self.watch, is_step=False)
-        get = stepped(read, tuple(compiled), self.policies(value, spot, source.column), name)
+        is_empty_chosen, recover = value.on_empty is not None, self.compile_policies(value, spot)
+        get = stepped(read, tuple(compiled), recover, source.column, name, is_empty_chosen=is_empty_chosen)
         return CompiledValue(get, flow, source.column, refuses=refuses and (steps is None or value.on_error is None))
 
 

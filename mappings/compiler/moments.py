@@ -82,20 +82,20 @@ def compile_at(compiler: Compiler, value: spec.At, spot: ValuePosition) -> Compi
         return localiser(zone, gap, wall.overlap)(local)
 
     check = _compile_order(compiler, wall, spot, place)
-    policies = compiler.policies(value, spot, day.column)
+    recover = compiler.compile_policies(value, spot)
 
     def moment(row: RowState) -> Any:
         found = ""
         try:
             local, is_all_day = read_wall(row)
             if local is None:
-                return policies.on_empty(row, required(day.column))
+                return recover(row, required(day.column))
             found = local.isoformat(" ", "minutes")
             end = place(row, local, is_all_day=is_all_day)
             return end if check is None else check(row, local, end, is_all_day)
         except Refusal as refusal:
             at = ("", "") if refusal.is_empty else (found, "at")
-            return policies.apply(row, refusal.about(column, *at))
+            return recover(row, refusal.about(column, *at))
 
     # Inside another value, that value's own policy may still keep the row.
     is_last = spot.loc == ("event", spot.path)

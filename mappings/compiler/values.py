@@ -256,15 +256,15 @@ def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> Comp
     if value.otherwise is not None:
         branches.append((lambda _row: True, compiler.value(value.otherwise, spot.inner("otherwise"))))
     chosen = combined(nothing, [part for _, part in branches])
-    policies = compiler.policies(value, spot, chosen.column)
+    recover, on_error = compiler.compile_policies(value, spot), compile_policy(value.on_error, spot.path)
     may_end_empty = value.on_empty is None
 
     def choose(row: RowState) -> Any:
         try:
             found = next((part.get for holds, part in branches if holds(row)), nothing)(row)
         except Refusal as refusal:
-            return policies.apply(row, refusal) if refusal.is_final or not may_end_empty else policies.on_error(row, refusal)
-        return found if may_end_empty or not is_empty(found) else policies.on_empty(row, required(chosen.column))
+            return (recover if refusal.is_final or not may_end_empty else on_error)(row, refusal)
+        return found if may_end_empty or not is_empty(found) else recover(row, required(chosen.column))
 
     return replace(chosen, get=choose, refuses=True)
 
@@ -272,8 +272,8 @@ def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> Comp
 def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition) -> CompiledValue:
     parts = compiler.values(value.by, spot.inner("by"))
     column = first_column(parts)
-    policies = compiler.policies(value, spot, column)
-    on_miss = policies.on_error if value.on_miss is None else compile_policy(value.on_miss, spot.path)
+    recover = compiler.compile_policies(value, spot)
+    on_miss = compile_policy(value.on_error if value.on_miss is None else value.on_miss, spot.path)
     table = compiler.tables[value.lookup]
     find, explain = table_finder(table, value.search), part_missed(table, value.search)
     getters = [part.get for part in parts]
@@ -282,10 +282,10 @@ def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition
         try:
             keys = [get(row) for get in getters]
         except Refusal as refusal:
-            return policies.apply(row, refusal)
+            return recover(row, refusal)
         for key, part in zip(keys, parts, strict=True):
             if is_empty(key):
-                return policies.on_empty(row, required(part.column or column))
+                return recover(row, required(part.column or column))
         try:
             return find("\x1f".join(map(str, keys)))
         except Refusal:

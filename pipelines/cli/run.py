@@ -38,7 +38,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import broken_files, chosen_feeds, feeds_here, folder_of
     from pipelines.cli.output.console import Output, counted
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
-    from pipelines.cli.workers import WORKERS, Task, WorkerPool, fork_process
+    from pipelines.cli.workers import WORKERS, fork_process, run_side_by_side
     from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
     from pipelines.run.context import BACKFILL, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
@@ -326,11 +326,11 @@ class Launcher:
         run_ids = {str(mapping.feed): str(uuid4()) for mapping in feeds}
         work = partial(run_in_worker, options=self.options, as_of=self.as_of, uses_dagster=uses_dagster)
         # A mapping cannot be pickled: the classes of its steps are made at run time.
-        tasks = [Task(mapping.feed, partial(work, mapping.path, mapping.feed, run_ids[mapping.feed])) for mapping in feeds]
+        runs = {str(mapping.feed): partial(work, mapping.path, mapping.feed, run_ids[mapping.feed]) for mapping in feeds}
         with open_context(self.settings) as context:  # creates the state DB before several processes need it
-            for task, report in WorkerPool(self.jobs, self.output).run(tasks):
+            for feed, report in run_side_by_side(runs, self.jobs, self.output):
                 lost = (InterruptedRunError if is_stop_asked() else SyncError)(_LOST, hint=_CONTINUE)
-                yield report or report_of(context, FeedName(task.name), run_ids[task.name], outcome_of(lost))
+                yield report or report_of(context, FeedName(feed), run_ids[feed], outcome_of(lost))
 
     def _run_by_dagster(self, mapping: FeedMapping, run_id: str) -> RunReport:
         definitions = self.load([mapping])

@@ -153,7 +153,7 @@ def _show_error(error: SyncError) -> int:
     from pipelines.cli.output.console import Output
     from pipelines.run.outcome import outcome_of
 
-    Output(json="--json" in sys.argv).error(error)
+    Output(is_json="--json" in sys.argv).error(error)
     return int(outcome_of(error).exit_code)
 
 

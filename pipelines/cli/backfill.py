@@ -89,7 +89,7 @@ def backfill(  # the options of the surface
     """
     modes = {"--list": list_all, "--cancel": cancel, "--resume": resume, "--dry-run": dry_run}
     _check_options(modes, first, {"--to": last, "--by": by, "--column": column, "--slice": slice_})
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     configure_logs(settings)
     mapping = one_feed(settings, feed)
     if list_all:
@@ -208,9 +208,6 @@ class BackfillRehearsal(TypedDict):
     slices: Sequence[RehearsedSlice]
 
 
-_COLUMNS = ("backfill", "days", "state", "slices", "left", "created at")
-_SLICE_COLUMNS = ("slice", "days", "state", "read", "new", "delivered", "rejected", "how it ended", "run")
-_REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})
 """Outcomes after which a slice is done. After any other one, the slice is run again."""
@@ -232,23 +229,25 @@ def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
     if not records:
         output.note(f"{feed}: no backfills yet")
         return 0
-    lines = [
-        (one.backfill_id, str(plan_of_record(one)), one.state.value, len(one.slices), len(one.left), one.created_at)
-        for one in records
-    ]
-    output.table(f"{feed}: backfills", _COLUMNS, lines)
+    output.table(f"{feed}: backfills", map(_line, records))
     shown = next((record for record in records if record.state is BackfillState.OPEN), records[0])
-    output.table(f"{feed}: the slices of {shown.backfill_id}", _SLICE_COLUMNS, map(_slice_line, shown.slices))
+    output.table(f"{feed}: the slices of {shown.backfill_id}", map(_slice_line, shown.slices))
     if shown.state is BackfillState.OPEN:
         output.note(f"`eventsync backfill {feed} --resume` continues it, `--cancel` cancels it")
     return 0
 
 
-def _slice_line(one: SliceRecord) -> tuple[object, ...]:
-    counts = (one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected"))
-    ended = one.message.partition("\n")[0] or f"exit code {one.exit_code}" if one.exit_code else ""
+def _line(one: BackfillRecord) -> dict[str, object]:
+    line = {"backfill": one.backfill_id, "days": str(plan_of_record(one)), "state": one.state.value}
+    return {**line, "slices": len(one.slices), "left": len(one.left), "created at": one.created_at}
+
+
+def _slice_line(one: SliceRecord) -> dict[str, object]:
     state = "running, or killed" if one.state is SliceState.WORKING else one.state.value
-    return (one.number, _days(one.first, one.last), state, *counts, ended, one.run_id)
+    line = {"slice": one.number, "days": _days(one.first, one.last), "state": state}
+    line |= {name: one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected")}
+    ended = one.message.partition("\n")[0] or f"exit code {one.exit_code}" if one.exit_code else ""
+    return {**line, "how it ended": ended, "run": one.run_id}
 
 
 def _cancel(settings: Settings, feed: FeedName, plan: BackfillPlan | None, output: Output) -> int:
@@ -526,7 +525,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     exit_code, would_send = worst({one["exit_code"] for one in slices}), sum(one["would_send"] for one in slices)
     words = {"feed": mapping.feed, "by": plan.window.by, "slice": plan.slice}
     output.document(document_from(BackfillRehearsal, None, **words, exit_code=exit_code, would_send=would_send, slices=slices))
-    output.table(f"{mapping.feed}: {plan}", _REHEARSAL_COLUMNS, map(_rehearsal_line, slices))
+    output.table(f"{mapping.feed}: {plan}", map(_rehearsal_line, slices))
     output.note(*dict.fromkeys(notice for one in slices for notice in one["notices"] if "belong to no window" in notice))
     if exit_code:
         output.note(f"the backfill would stop at {window}: {outcome.text}")
@@ -547,9 +546,16 @@ def _rehearsed(window: Window, outcome: RunOutcome, staged: Staged | None) -> Re
     )
 
 
-def _rehearsal_line(one: RehearsedSlice) -> tuple[object, ...]:
-    days, read = _days(one["from"], one["to"]), one["read"]
-    if read is None:
-        return (days, *[""] * 7, one["message"])
-    counts = (read.unchanged, read.drifted, read.rejected, read.held, read.filtered)
-    return (days, read.read, one["would_send"], *counts, one["message"] if one["exit_code"] else "")
+def _rehearsal_line(one: RehearsedSlice) -> dict[str, object]:
+    read = one["read"]
+    return {
+        "days": _days(one["from"], one["to"]),
+        "read": read.read if read else "",
+        "would send": one["would_send"] if read else "",
+        "unchanged": read.unchanged if read else "",
+        "drifted": read.drifted if read else "",
+        "rejected": read.rejected if read else "",
+        "held": read.held if read else "",
+        "left out": read.filtered if read else "",
+        "how it would end": one["message"] if one["exit_code"] else "",
+    }

@@ -66,7 +66,7 @@ def check(
     also 1 the service created an event.
     """
     is_live = live or probe or notify
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     shared = [one for one in (shared_file(settings, word) for word in feeds or ()) if one]
     loaded = _loaded(settings, feeds or (), shared)
     findings = [find(one) for one in loaded]
@@ -88,7 +88,7 @@ def check(
     for found in findings:
         _show(output, found)
     if answered := {found["feed"]: found["live"] for found in findings if found.get("live")}:
-        output.table("what a run needs", *readiness(answered))
+        output.table("what a run needs", readiness(answered))
     if lacking := missing_settings(settings.dagster_home):
         output.note(f"{settings.dagster_home / 'dagster.yaml'} lacks {', '.join(lacking)}: {_BY_DEFAULT}")
     problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"

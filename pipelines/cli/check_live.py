@@ -73,17 +73,15 @@ _LATER = "check again when the service answers"
 _SUBJECTS = ("service", "key", "scopes", "channels", "classifications", "contract", "source", "write_back", "ledger", "notify")
 
 
-def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and lines of the readiness table; a line that holds for all feeds appears once, without a feed."""
+def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> Iterator[dict[str, object]]:
+    """Yield the lines of the readiness table; a line that holds for all feeds appears once, without a feed."""
     feeds: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
     for feed, found in answers.items():
         for line in dict.fromkeys(_lines(found)):
             feeds[line].append(feed)
-    lines = [(what, ", ".join(of) if len(of) < len(answers) else "", state, text) for (what, state, text), of in feeds.items()]
-    lines.sort(key=lambda line: _SUBJECTS.index(line[0]))
-    if len(answers) > 1:
-        return ("what", "feed", "state", "details"), lines
-    return ("what", "state", "details"), [(line[0], *line[2:]) for line in lines]
+    for (what, state, text), of in sorted(feeds.items(), key=lambda line: _SUBJECTS.index(line[0][0])):
+        named = {"feed": ", ".join(of) if len(of) < len(answers) else ""} if len(answers) > 1 else {}
+        yield {"what": what, **named, "state": state, "details": text}
 
 
 def _lines(found: Sequence[LiveFinding]) -> Iterator[tuple[str, str, str]]:

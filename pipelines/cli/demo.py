@@ -30,7 +30,7 @@ def demo(folder: DemoFolder = Path(".eventsync/demo"), as_json: AsJson = False) 
     Needs no account and no network. `eventsync ui --demo` keeps the demo running, with the Dagster UI. Exit codes: 0 done, 1 a
     run failed, or the second one sent something.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     with demo_service(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
         settings = read_settings(environ, Path.cwd())

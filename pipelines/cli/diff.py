@@ -46,7 +46,7 @@ def diff(
     KEY --applied` or `--removed`. `--ignore` takes the row off the list until it changes again. The comparison uses the last
     read; neither the source nor the service is asked. Exit codes: 0 done, 2 there is no such row.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     with open_feed_session(feed) as session:
         name = session.scope.feed
         (status,) = session.queries.status(destination=session.scope.destination, feed=name)
@@ -65,7 +65,7 @@ def diff(
     terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     output.note(f"{name}: {terms or 'the source agrees with what was delivered'}; {_as_of_words(as_of)}")
     if documents:
-        output.table(f"{name}: delivered against the source", _LIST, [line for one in documents for line in _lines(one)])
+        output.table(f"{name}: delivered against the source", [line for one in documents for line in _lines(one)])
     if is_more:
         output.note(f"only the first {most} rows are shown; --limit shows more")
     return 0
@@ -120,7 +120,6 @@ class OneDifference(TypedDict):
 
 
 _SHOWN = 100
-_LIST = ("what", "row key", "event", "field", "delivered", "now")
 if IS_WORKING:
     _KINDS = {
         DriftKind.EDITED: "edited",
@@ -138,8 +137,8 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
     output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
     output.note(f"{record.row_key} ({shown_place(record.origin)}; {event}): {document['kind']}; {_as_of_words(as_of)}")
-    lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-    output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
+    lines = ({"": "≠" if one.is_changed else "", **_field_line(one)} for one in fields)
+    output.table(f"{session.scope.feed}: {record.row_key}", lines)
     return 0
 
 
@@ -168,15 +167,20 @@ def _kind(record: RowRecord) -> str:
     return "as delivered" if record.baseline_body is None else "as changed by hand"
 
 
-def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
+def _lines(document: Differing) -> Iterator[dict[str, object]]:
     """Yield one table line per field, with the row on its first line only."""
-    kind = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
-    head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], str(document["event_id"] or ""))
-    if not document["changed"]:
-        of_cover = document["kind"] in {_KINDS[DriftKind.EDITED], _KINDS[DriftKind.TO_PUBLISH]}
-        yield (*head, "its cover image" if of_cover else "", "", "")
-    for number, one in enumerate(document["changed"]):
-        yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
+    what = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
+    what = f"{what} (ignored)" if document["is_set_aside"] else what
+    head: dict[str, object] = {"what": what, "row key": document["row_key"], "event": str(document["event_id"] or "")}
+    is_of_cover = document["kind"] in {_KINDS[DriftKind.EDITED], _KINDS[DriftKind.TO_PUBLISH]}
+    changed = document["changed"] or (FieldDiff("its cover image" if is_of_cover else "", None, None, is_changed=True),)
+    for one in changed:
+        yield {**head, **_field_line(one)}
+        head = dict.fromkeys(head, "")
+
+
+def _field_line(one: FieldDiff) -> dict[str, object]:
+    return {"field": one.path, "delivered": shown(one.delivered), "now": shown(one.now)}
 
 
 def _as_of(last_read: RunRecord | None) -> AsOf | None:

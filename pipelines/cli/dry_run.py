@@ -19,12 +19,11 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import (
     Output,
     Progress,
-    brakes_table,
     counted,
     counts_line,
     document_from,
     read_line,
-    rejections_table,
+    rejection_lines,
     spelt,
 )
 from pipelines.clock import now
@@ -46,7 +45,6 @@ from state.queries import LedgerQueries, RowFilter
 _SHOWN = 10
 """How many rows to be sent are shown, and how many rejected rows."""
 _CLAIMED_AT_ONCE = 500
-_SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
 _REHEARSED = "a rehearsal"
 """Holder of the lease during a dry run."""
 
@@ -195,15 +193,22 @@ def show_rehearsal(output: Output, one: Rehearsal) -> None:
         counts |= {"to be withdrawn": one["withdrawn"]}
         output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
         if one["rejections"]:
-            output.table(f"{feed}: the first rejected rows", *rejections_table(one["rejections"][:_SHOWN]))
-        output.table(f"{feed}: brakes", *brakes_table(one["brakes"]))
+            output.table(f"{feed}: the first rejected rows", rejection_lines(one["rejections"][:_SHOWN]))
+        output.table(f"{feed}: brakes", map(_brake_line, one["brakes"]))
     if one["waiting"]:
         waiting = counts_line({spelt(kind): count for kind, count in one["waiting"].items()})
         output.note(f"{feed}: would wait for a person: {waiting}")
     count = counted(one["would_send"], "row")
     output.note(f"{feed}: a run would send {count}")
     if one["first"]:
-        rows = [
-            (shown_place(s.place), s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]
-        ]
-        output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
+        lines = (
+            {"place": shown_place(row.place), "row key": row.row_key}
+            | {name: row.event.get(name, "") for name in ("status", "startAt", "title")}
+            for row in one["first"]
+        )
+        output.table(f"{feed}: the first {len(one['first'])} of {count} that a run would send", lines)
+
+
+def _brake_line(brake: BrakeResult) -> dict[str, object]:
+    verdict = "free" if not brake.is_tripped else "accepted for this run" if brake.is_accepted else "STOPS"
+    return {"brake": brake.name, "verdict": verdict, "why": brake.sentence}

@@ -30,7 +30,7 @@ if IS_WORKING:
     from mappings.spec.rules import Duplicates, Group
     from mappings.yaml.loader import document_of
     from pipelines.cli.feed_files import named_mapping, shown_path
-    from pipelines.cli.output.console import Output, Progress, document_from
+    from pipelines.cli.output.console import Output, Progress, document_from, shortened
     from pipelines.cli.preview import (
         FirstRun,
         Foreseen,
@@ -81,7 +81,7 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     written or sent. If ROW is both a key and a number, the key counts. The steps of a row that
     gives several events stand under a heading for each event, with its key and start. Exit codes: 0 done, 2 there is no such row.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     mapping = named_mapping(settings, feed)
     known = known_lists(settings, mapping)
     moment = as_of_moment(as_of, mapping) if as_of else None
@@ -112,9 +112,8 @@ def explain(feed: FeedOrFile, row: Row, as_of: AsOf = None, as_json: AsJson = Fa
     if as_json:
         return 0
     show_basis(output, known, moment)
-    columns = ("field", "step", "goes in", "comes out")
     starts = {outcome.row_key: json.loads(outcome.body)["startAt"] for outcome, _ in outcomes if isinstance(outcome, MappedRow)}
-    output.table(f"{found.location}, step by step", columns, _lines(steps, starts))
+    output.table(f"{found.location}, step by step", _lines(steps, starts))
     output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
@@ -143,7 +142,6 @@ class Explained(TypedDict):
 
 
 _KEPT_KEYS = 50_000
-_LONGEST = 300
 _EVENT = re.compile(r"es1-[0-9a-f]{32}|event #?([0-9]{1,18})", re.ASCII)
 
 
@@ -273,16 +271,15 @@ def _rule_seen(mapping: FeedMapping, steps: Sequence[TracedStep], became: Forese
     return RuleSeen(place=place, at=f"{shown_path(mapping.path)}:{line}:{column}", rule=spelt, tests=tests)
 
 
-def _lines(steps: Iterable[TracedStep], starts: Mapping[RowKey, str]) -> Iterator[tuple[str, ...]]:
+def _lines(steps: Iterable[TracedStep], starts: Mapping[RowKey, str]) -> Iterator[dict[str, object]]:
     """Yield one table line per step, and one before each event of several; only the first step of a field names the field."""
     before = None
     for step in steps:
         if step.field == EACH_EVENT:
             before, start = None, starts.get(RowKey(step.step), "")
-            yield f"event {step.step}", "starts" if start else "", "", start
+            yield {"field": f"event {step.step}", "step": "starts" if start else "", "goes in": "", "comes out": start}
             continue
         field = "" if step.field == before else step.field
         before = step.field
         comes_out = f"refused: {step.refused}" if step.refused else step.comes_out or "(nothing)"
-        texts = (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in (step.goes_in, comes_out))
-        yield field, step.step, *texts
+        yield {"field": field, "step": step.step, "goes in": shortened(step.goes_in), "comes out": shortened(comes_out)}

@@ -32,14 +32,14 @@ def feeds(as_json: AsJson = False) -> int:
 
     Needs neither a key nor a service; broken mapping files are listed too. Exit code 0.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     folder = folder_of(settings)
     with open_state() as reader:
         # Of several destinations, the one with the latest run.
         listed = [(mapping, max(reader.statuses(mapping.feed), key=_age, default=None)) for mapping in folder.feeds]
     documents = [_document(mapping, status) for mapping, status in listed]
     output.document(Feeds(feeds=documents, broken=broken_files(folder.broken)))
-    output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, map(_row, documents))
+    output.table(f"feeds in {shown_path(settings.feeds)}", map(_line, documents))
     for error in folder.broken:
         path = shown_path(error.path)
         output.note(f"broken: {path} has {counted(len(error.problems), 'mistake')}; `eventsync check {path}` shows them")
@@ -90,9 +90,6 @@ class Feeds(TypedDict):
     broken: Sequence[BrokenFile]
 
 
-_COLUMNS = ("feed", "source", "schedule", "last run", "outcome", "rows")
-
-
 def _age(status: FeedStatus) -> float:
     return status.last_run.started_at.timestamp() if status.last_run else 0.0
 
@@ -112,13 +109,13 @@ def _document(mapping: FeedMapping, status: FeedStatus | None) -> ListedFeed:
     )
 
 
-def _row(feed: ListedFeed) -> tuple[object, ...]:
+def _line(feed: ListedFeed) -> dict[str, object]:
     run, counts = feed["last_run"], {spelt(state): count for state, count in (feed["counts"] or {}).items()}
-    return (
-        feed["feed"],
-        f"{feed['source']['kind']} {feed['source']['path']}",
-        str(feed["schedule"] or "on request"),
-        run["started_at"] if run else "never",
-        (run["outcome"] or "not ended") if run else "",
-        counts_line({**counts, "drifted": feed["drifted"], "vanished": feed["vanished"]}),
-    )
+    return {
+        "feed": feed["feed"],
+        "source": f"{feed['source']['kind']} {feed['source']['path']}",
+        "schedule": str(feed["schedule"] or "on request"),
+        "last run": run["started_at"] if run else "never",
+        "outcome": (run["outcome"] or "not ended") if run else "",
+        "rows": counts_line({**counts, "drifted": feed["drifted"], "vanished": feed["vanished"]}),
+    }

@@ -79,7 +79,7 @@ def init(  # one parameter for each option
     until you change the status. Day-first or month-first is decided by evidence only: without it, rows are rejected until you
     choose. Exit codes: 0 written, 2 the file exists already or the source cannot be read.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     is_sheet = source.startswith(_SPREADSHEETS)
     file_name = source.removeprefix(_ORG).rstrip("/").rpartition("/")[2].partition("?")[0]
     stem = "the spreadsheet" if is_sheet else file_name.partition(".")[0] or file_name
@@ -278,8 +278,8 @@ def _outside(place: str, out: Path, settings: Settings) -> Iterator[Guess]:
 
 
 def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:
-    rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in guesses]
-    output.table(f"{feed}: guesses from the sample", ("setting", "column", "how sure", "why"), rows)
+    rows = ({"setting": one.about, "column": one.column, "how sure": one.surety, "why": one.why} for one in guesses)
+    output.table(f"{feed}: guesses from the sample", rows)
     if findings is not None:
         output.note(*(f"  error: {problem}" for problem in findings["problems"]))
         unsure = ", ".join(dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure"))

@@ -52,7 +52,7 @@ def metrics(
     """
     if port is not None and out is not None:
         raise ConfigError("--port and --out cannot be combined", hint="use one command to serve and another one to write")
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     if port is not None:
         configure_logs(settings)
         with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:

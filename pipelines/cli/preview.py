@@ -39,7 +39,7 @@ if IS_WORKING:
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
-    from pipelines.cli.run_report import Misses, Unmapped, unmapped_table
+    from pipelines.cli.run_report import Misses, Unmapped, unmapped_lines
     from pipelines.cli.service_lists import ResolvedLists, known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
@@ -80,7 +80,7 @@ def preview(
     the service. If it does not answer, any slug is accepted, channel ids are placeholders, and the output says so.
     `eventsync run FEED --dry-run` compares the rows with what was sent before. Exit code 0, also with rejected rows.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     mapping = named_mapping(settings, feed)
     known = known_lists(settings, mapping)
     moment = as_of_moment(as_of, mapping) if as_of else None
@@ -365,7 +365,7 @@ def _show_account(output: Output, account: PreviewAccount) -> None:
         if counts:
             output.note(f"  {name}: {counts_line(counts)}")
     if unmapped := account["unmapped"]:
-        output.table("values that are in no lookup", *unmapped_table(unmapped))
+        output.table("values that are in no lookup", unmapped_lines(unmapped))
 
 
 def _kind_of(outcome: Foreseen) -> OutcomeKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -46,7 +46,7 @@ def prune(
     however old: problems on a feed's current list, and runs that its brakes compare with. Runs may work meanwhile. Exit codes:
     0 done, 2 and 6 as for `run`. It can be interrupted and started again at any time.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     try:
         age = parse_duration(older_than)
         before = now() - age
@@ -61,12 +61,17 @@ def prune(
         found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
     removed = document_from(PrunedCounts, found)
     kept = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
+    stays: Mapping[str, Any] = {**kept, "answers": ""}
     output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=removed, kept=kept))
     if engine is None:
         output.note(f"there is no state DB at {name} yet: the first run creates it")
         return ExitCode.DONE
-    columns = ("what", "would be deleted" if dry_run else "deleted", "kept, though old", "why kept")
-    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", columns, _lines(removed, kept))
+    deleted = "would be deleted" if dry_run else "deleted"
+    lines = (
+        {"what": what, deleted: getattr(found, kind), "kept, though old": stays[kind], "why kept": why if stays[kind] else ""}
+        for kind, (what, why) in _WHAT.items()
+    )
+    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", lines)
     if not dry_run and any(removed.values()):
         output.note(_ROOM["sqlite" if settings.state_kind == "sqlite" else "postgresql"])
     return ExitCode.DONE
@@ -115,9 +120,3 @@ _ROOM = {
     "sqlite": "later rows reuse the space; `VACUUM` in the sqlite3 shell returns it to the disk",
     "postgresql": "autovacuum frees the space for later rows; `VACUUM FULL` on these tables returns it to the disk",
 }
-
-
-def _lines(removed: Mapping[str, Any], kept: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    for name, (what, why) in _WHAT.items():
-        stays = kept.get(name, "")
-        yield what, removed[name], stays, why if stays else ""

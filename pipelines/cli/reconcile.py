@@ -48,7 +48,7 @@ def reconcile(
     list matches it. The key needs a scope to read events. Exit codes: 0 every row was found, 1 some were not, 2 configuration,
     3 the key may not read events, 4 a run holds the feed, 6 the service is unavailable.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     configure_logs(settings)
     require_service(settings)
     with open_feed_session(feed) as session:
@@ -81,7 +81,7 @@ def reconcile(
     rows = [_document(name, read, one, is_dry=dry_run) for one in verdicts]
     output.document(Reconciliation(feed=name, counts=counts, list=read, rows=rows, is_dry=dry_run))
     output.note(*_lines(name, read, counts, is_dry=dry_run))
-    output.table(f"{name}: searched rows", _COLUMNS, map(_row, rows[:_SHOWN]))
+    output.table(f"{name}: searched rows", map(_line, rows[:_SHOWN]))
     if len(rows) > _SHOWN:
         output.note(f"only the first {_SHOWN} are shown; --json prints all")
     return 0 if found == len(verdicts) else int(ExitCode.ATTENTION)
@@ -118,7 +118,6 @@ class Reconciliation(TypedDict):
     is_dry: bool
 
 
-_COLUMNS = ("was", "row key", "place", "event", "why", "what to do")
 _SHOWN = 100
 _NAMED = 3
 
@@ -149,6 +148,7 @@ def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> So
     return document_from(SoughtRow, one.row, place=one.row.origin, **found)
 
 
-def _row(row: SoughtRow) -> tuple[str, ...]:
+def _line(row: SoughtRow) -> dict[str, object]:
     events = ", ".join(map(str, row["event_ids"][:_NAMED])) + (", …" if len(row["event_ids"]) > _NAMED else "")
-    return spelt(row["state"]), row["row_key"], shown_place(row["place"]), events, row["why"], row["help"]
+    row_line = {"was": spelt(row["state"]), "row key": row["row_key"], "place": shown_place(row["place"]), "event": events}
+    return {**row_line, "why": row["why"], "what to do": row["help"]}

@@ -42,7 +42,7 @@ def reload(
     """
     if watch and as_json:
         raise ConfigError("--watch and --json cannot be combined: --watch does not end", hint="leave out one of them")
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     folder_of(settings)
     url = webserver_url(settings)
     if not url:

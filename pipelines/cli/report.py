@@ -31,7 +31,7 @@ if IS_WORKING:
     from mappings.sentences import Words
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
-    from pipelines.cli.output.console import Output, Progress, written_whole
+    from pipelines.cli.output.console import Output, Progress, shortened, written_whole
     from pipelines.cli.rows import filter_of
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
@@ -71,7 +71,7 @@ def report(
     screen reader. It shows the state after the last run and reads no source. Written to the same FILE again, it marks what is
     new or changed since. `eventsync rows FEED --csv FILE` writes the lists as tables. Exit code 0.
     """
-    output, made_at = Output(json=as_json), now()
+    output, made_at = Output(is_json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
         raise ConfigError(f"--link {link}: not a web address with {{id}} in it", hint=hint)
@@ -86,8 +86,10 @@ def report(
     name = page["feed"]
     if page["read_at"] is None:
         output.note(f"no run has read the source of {name} yet")
-    rows = [(section.heading.title, section.total, section.new or "", section.changed or "") for section in sections]
-    output.table(f"{name}: rows by section of the page", ("what", "rows", "new", "changed"), rows)
+    rows = (
+        {"what": one.heading.title, "rows": one.total, "new": one.new or "", "changed": one.changed or ""} for one in sections
+    )
+    output.table(f"{name}: rows by section of the page", rows)
     kilobytes = (page["bytes"] or 0) / 1_000
     output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
@@ -147,8 +149,6 @@ _WORDS: Mapping[str, Any] = tomllib.loads((_PAGES / "report.toml").read_text("ut
 HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["sections"].items()}
 _NUMBER = "{number:number}"
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
-_LONGEST = 300
-"""Characters of a partner's text that are shown; an editor recognises a cell by its beginning."""
 MOST_LINES = 10_000
 """Lines of a section that are shown."""
 MOST_TEXT = 12_000_000
@@ -348,22 +348,22 @@ class _Rows:
         is_known = record.event_id is not None or not self._is_fresh(known)
         points = tuple(self._point(reason) for reason in record.reasons)
         if record.candidate is not None:
-            points = (Point(_say(self.words, "held", other=text_of(str(record.candidate)))),)
+            points = (Point(_say(self.words, "held", other=shortened(str(record.candidate)))),)
         return Line(
-            at=text_of(place_in_words(record.origin, self.words)),
-            name=say("identifier {key}", key=text_of(record.row_key)) if record.row_key else say("without an identifier"),
+            at=shortened(place_in_words(record.origin, self.words)),
+            name=say("identifier {key}", key=shortened(record.row_key)) if record.row_key else say("without an identifier"),
             is_new=is_fresh and not is_known,
             is_changed=is_fresh and is_known,
             event_id=event_id,
             link=self._link(event_id),
             points=points,
-            cells=tuple((text_of(name), text_of(cell)) for name, cell in record.cells.items() if cell),
+            cells=tuple((shortened(name), shortened(cell)) for name, cell in record.cells.items() if cell),
             note="" if event_id is None else _say(self.words, "online_before"),
         )
 
     def _point(self, reason: Reason) -> Point:
         words = self.words
-        return Point(text_of(words.problem(reason)), text_of(words.place(reason)), text_of(words.advice(reason)))
+        return Point(shortened(words.problem(reason)), shortened(words.place(reason)), shortened(words.advice(reason)))
 
     def _entry(self, record: RowRecord, section: SectionName) -> Line:
         event, words = record.event, self.words
@@ -376,9 +376,9 @@ class _Rows:
         where = words.field(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
         is_new = self._is_fresh(record.vanished_at if section is SectionName.GONE else record.created_at)
         return Line(
-            at=text_of(place_in_words(record.origin, words)),
-            name=text_of(str(event.get("title", "")) or record.row_key),
-            when=text_of(f"{when} ({zone})" if zone and when else when),
+            at=shortened(place_in_words(record.origin, words)),
+            name=shortened(str(event.get("title", "")) or record.row_key),
+            when=shortened(f"{when} ({zone})" if zone and when else when),
             is_new=is_new,
             is_changed=not is_new and is_changed and self._is_fresh(record.updated_at),
             event_id=record.event_id,
@@ -390,7 +390,7 @@ class _Rows:
     def _changes(self, record: RowRecord) -> tuple[FieldChange, ...]:
         found = payload_diff(record.shown, record.drift_body or record.shown)
         return tuple(
-            FieldChange(self.words.field(one.path), text_of(shown(one.delivered)), text_of(shown(one.now)))
+            FieldChange(self.words.field(one.path), shortened(shown(one.delivered)), shortened(shown(one.now)))
             for one in found
             if one.is_changed
         )
@@ -431,17 +431,12 @@ def _text(record: RowRecord, section: SectionName, words: Words) -> str:
             return words.say(gone, day=(record.vanished_at or record.updated_at).date())
         case SectionName.REFUSED:
             message = record.answer and (record.answer.issue or record.answer.message)
-            return _say(words, "service_says", message=text_of(message)) if message else _say(words, "not_accepted")
+            return _say(words, "service_says", message=shortened(message)) if message else _say(words, "not_accepted")
         case SectionName.ONLINE:
             return _say(words, "draft") if record.event.get("status") == "draft" else ""
         case _:
             states = _WORDS["states"]
             return words.say(states.get(record.state, states["other"]))
-
-
-def text_of(text: str) -> str:
-    """Return a partner's text, cut to the length that the page shows."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 _MADE_AT = re.compile(r'<meta name="eventsync-report" content="([^"]+)">')

@@ -110,7 +110,7 @@ def resolve(  # the options of the surface
 
     Exit codes: 0 done (also if it was decided so before), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     configure_logs(settings)
     wishes = {
         Option.APPLIED: applied,
@@ -150,8 +150,7 @@ def resolve(  # the options of the surface
         with session.deciding("resolve", list(others)) as decisions:
             decided = [_decided_row(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
-    lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
-    output.table(f"{name}: decided", ("row key", "was", "is", "event", "result"), lines)
+    output.table(f"{name}: decided", map(_line, decided))
     return 0
 
 
@@ -252,6 +251,11 @@ def _decided_row(resolved: Resolved) -> DecidedRow:
         removed_event_ids=(change.event_id,) if change and change.decision == "removed" and change.event_id is not None else (),
         other_key=str(change.adopted) if change and change.adopted else None,
     )
+
+
+def _line(row: DecidedRow) -> dict[str, object]:
+    line = {"row key": row["row_key"], "was": spelt(row["was"]), "is": spelt(row["state"])}
+    return {**line, "event": str(row["event_id"] or ""), "result": row["what"]}
 
 
 def _what(change: Change, resolved: Resolved) -> str:

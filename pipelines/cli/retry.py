@@ -41,7 +41,7 @@ def retry(
     `eventsync resolve FEED KEY --resend` sends them under their next key. Rows that have left the source are not retried;
     ignored rows only if named. Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     known = {one.value: one for one in RETRIABLE}
     if state is not None and state not in known:
         hint = did_you_mean(state, known) or f"use {' or '.join(known)}; for other rows use `eventsync resolve`"
@@ -56,14 +56,10 @@ def retry(
     count, send = retried.refused + retried.blocked, f"eventsync run {name} --publish-only"
     output.document(Retry(feed=name, retried=counts, left_alone=left_alone, to_send=send if count else None))
     kinds = " and ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
-    if count:
-        output.note(
-            f"{name}: {kinds} row{'s' * (count != 1)} to be sent again", f"the next run sends them; to send them now: `{send}`"
-        )
-    else:
-        output.note(f"{name}: no row to retry")
+    again = f"{kinds} row{'s' * (count != 1)} to be sent again\nthe next run sends them; to send them now: `{send}`"
+    output.note(f"{name}: {again if count else 'no row to retry'}")
     if left_alone:
-        output.table(f"{name}: not retried", ("row key", "why not"), [(one.row_key, one.because) for one in left_alone])
+        output.table(f"{name}: not retried", ({"row key": one.row_key, "why not": one.because} for one in left_alone))
     return 0
 
 

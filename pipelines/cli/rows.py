@@ -27,7 +27,7 @@ if IS_WORKING:
     from mappings.row_key import RowKey
     from mappings.sentences import Words
     from pipelines.cli.output.console import Output, counted, document_from
-    from pipelines.cli.run_report import Unmapped, unmapped_of, unmapped_table
+    from pipelines.cli.run_report import Unmapped, unmapped_lines, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
@@ -79,13 +79,13 @@ def rows(
     to another key. Warnings stay until the row or the mapping changes. The CSV file has the partner's columns of rejected, held
     and warned rows, followed by place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     if unmapped:
         with open_state() as reader:
             name, scope = reader.find_feed(feed)
             values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
-        output.table(f"{name}: values that are in no lookup", *unmapped_table(values))
+        output.table(f"{name}: values that are in no lookup", unmapped_lines(values))
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
@@ -103,11 +103,7 @@ def rows(
     if csv is not None:
         output.note(f"{csv}: {counted(count, 'row')}")
         return 0
-    table = [
-        (str(one["state"]), shown_place(one["place"]), one["row_key"], str(one["event_id"] or ""), one["problem"], one["hint"])
-        for one in rows
-    ]
-    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, table)
+    output.table(f"{name}: {state or 'what waits for a person'}", map(_line, rows))
     more = f"only the first {most} are shown; --limit shows more, --csv FILE writes all" if is_more else ""
     output.note(*filter(None, (elsewhere, more)))
     return 0
@@ -197,7 +193,11 @@ class UnmappedValues(TypedDict):
 _SHOWN = 100
 _NOT_STATES = frozenset({"resent", "drift", "vanished"})
 """Values of `--state` that are not states of an entry."""
-_COLUMNS = ("state", "place", "row key", "event", "problem", "what to do")
+
+
+def _line(row: ProblemRow | Entry) -> dict[str, object]:
+    line = {"state": row["state"], "place": shown_place(row["place"]), "row key": row["row_key"]}
+    return {**line, "event": str(row["event_id"] or ""), "problem": row["problem"], "what to do": row["hint"]}
 
 
 def parse_choice(word: str | None) -> Sequence[str]:

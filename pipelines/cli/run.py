@@ -106,7 +106,7 @@ def run(  # the options of the surface
     """
     asked = {"limit": limit, "stage_only": stage_only, "publish_only": publish_only, "full": full, "wait": wait}
     options = options_of(keys=keys, accept=accept, status=status, **asked)
-    output, reports = Output(json=as_json), list[RunReport]()
+    output, reports = Output(is_json=as_json), list[RunReport]()
     with leaving_on_second_signal(lambda: output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=reports))):
         try:
             with signals_raised():

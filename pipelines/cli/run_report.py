@@ -22,7 +22,7 @@ from pipelines.cli.output.console import (
     document_from,
     publish_line,
     read_line,
-    rejections_table,
+    rejection_lines,
     spelt,
 )
 from pipelines.run.outcome import STAGED, ExitCode, RunOutcome, message_and_hint
@@ -198,23 +198,26 @@ def show_sum(output: Output, reports: Sequence[RunReport]) -> None:
     if len(reports) <= _SHOWN:
         return
     output.note(f"{counted(len(reports), 'feed')}: {counts_line(Counter(report.outcome for report in reports))}")
-    bad = [(one.feed, one.exit_code, one.outcome, one.message.partition("\n")[0]) for one in reports if one.exit_code]
+    bad = [one for one in reports if one.exit_code]
     if bad:
-        output.table("feeds that did not end well", ("feed", "exit code", "outcome", "why"), bad)
+        lines = (
+            {"feed": one.feed, "exit code": one.exit_code, "outcome": one.outcome, "why": one.message.partition("\n")[0]}
+            for one in bad
+        )
+        output.table("feeds that did not end well", lines)
 
 
 def show_report(output: Output, report: RunReport) -> None:
     """Print one run: its accounts, the first rejected rows, and the values that are in no lookup."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
-    first, unmapped = rejections_table(report.rejections[:_SHOWN]), unmapped_table(report.unmapped[:_SHOWN])
-    for what, count, option, (columns, lines) in (
-        ("rejected rows", rejected, "--state rejected", first),
-        ("values that are in no lookup", len(report.unmapped), "--unmapped", unmapped),
+    for what, count, option, lines in (
+        ("rejected rows", rejected, "--state rejected", list(rejection_lines(report.rejections[:_SHOWN]))),
+        ("values that are in no lookup", len(report.unmapped), "--unmapped", unmapped_lines(report.unmapped[:_SHOWN])),
     ):
         more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
         if lines:
-            output.table(f"{report.feed}: {what}{more}", columns, lines)
+            output.table(f"{report.feed}: {what}{more}", lines)
 
 
 def show_accounts(output: Output, report: RunReport) -> None:
@@ -271,9 +274,9 @@ class Unmapped:
     count: int
 
 
-def unmapped_table(values: Iterable[Unmapped]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-    """Return the columns and one line per value, for a table."""
-    return ("column", "value", "rows", "hint"), [(one.column, one.found, one.count, one.hint) for one in values]
+def unmapped_lines(values: Iterable[Unmapped]) -> list[dict[str, object]]:
+    """Return one table line per value."""
+    return [{"column": one.column, "value": one.found, "rows": one.count, "hint": one.hint} for one in values]
 
 
 _DISTINCT_VALUES = 500

@@ -13,10 +13,9 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.outcome import shown_place
-    from mappings.reasons import REASON_TEXTS
     from mappings.row_key import FeedName
     from mappings.strict import written
-    from pipelines.cli.output.console import Output, rejections_table
+    from pipelines.cli.output.console import Output, reason_line, rejection_lines
     from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
     from state.ledger.accounts import StageReport
@@ -49,7 +48,7 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     with open_state() as reader:
         if run is not None and feed is None and reader.scopes_of(run):
             run, feed = None, run
@@ -81,8 +80,6 @@ if IS_WORKING:
 
 
 _SEARCHED = 5_000
-_REASON_COLUMNS = ("rows", "column", "found", "problem", "hint")
-_HELD_COLUMNS = ("place", "row key", "looks like a copy of")
 _REASONS_SHOWN = 20
 
 
@@ -117,14 +114,14 @@ def _show_one(output: Output, run: RunRecord) -> int:
         output.note(f"stopped by: {', '.join(stage.brakes)}", indent=2)
     if stage.reasons:
         shown = stage.reasons[:_REASONS_SHOWN]
-        rows = [(one.count, one.column or one.field, one.found, REASON_TEXTS[one.code], one.hint) for one in shown]
-        output.table("problems, by value", _REASON_COLUMNS, rows)
+        output.table("problems, by value", ({"rows": one.count, **reason_line(one)} for one in shown))
     if stage.rejections:
-        output.table("the first rejected rows", *rejections_table(stage.rejections))
+        output.table("the first rejected rows", rejection_lines(stage.rejections))
     if stage.held:
-        output.table(
-            "the first held rows", _HELD_COLUMNS, [(shown_place(row.origin), row.row_key, row.twin_key) for row in stage.held]
+        held = (
+            {"place": shown_place(row.origin), "row key": row.row_key, "looks like a copy of": row.twin_key} for row in stage.held
         )
+        output.table("the first held rows", held)
     return 0
 
 

@@ -36,10 +36,6 @@ def schema(
         str | None,
         typer.Option("--document", metavar="VERB", help="The schema of the document that this command prints with --json."),
     ] = None,
-    documents: Annotated[
-        Path | None,
-        typer.Option("--documents", metavar="FOLDER", help="Write the schemas of all commands' documents, one file each."),
-    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the JSON Schema of mapping files, for completion and checks in your editor; or that of `--json` documents.
@@ -53,46 +49,29 @@ def schema(
         # The document of `eventsync run --json`
         eventsync schema --document run
 
-    Exit codes: 0 done, 2 FILE or FOLDER cannot be written, or there is no such VERB.
+    Exit codes: 0 done, 2 FILE cannot be written, or there is no such VERB.
     """
-    if documents is not None and (document is not None or out is not None):
-        raise ConfigError(
-            "--documents writes all schemas and cannot be combined with --document or --out", hint="leave out the others"
-        )
-    output = Output(json=as_json)
-    if documents is not None:
-        for verb in DOCUMENTS:
-            _write(document_schema(verb), documents / file_name(verb), "--documents")
-        output.document(SchemaFile(schema=documents.resolve()))
-        output.note(f"{len(DOCUMENTS)} schemas are written to {documents}")
-        return 0
     if document is not None and document not in DOCUMENTS:
         hint = did_you_mean(document, DOCUMENTS) or f"use one of {', '.join(DOCUMENTS)}"
         raise ConfigError(f"--document {document}: there is no document of this name", hint=hint)
     found = feed_json_schema() if document is None else document_schema(document)
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     if out is None:
-        undisturbed(sys.stdout).write(_text(found))
+        undisturbed(sys.stdout).write(text)
         return 0
-    _write(found, out, "--out")
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another place for --out") from error
+    output = Output(is_json=as_json)
     output.document(SchemaFile(schema=out.resolve()))
     usage = "" if document else f"; start your mapping files with\n# yaml-language-server: $schema={out.name}"
     output.note(f"{out} is written{usage}")
     return 0
 
 
-def _write(schema: Mapping[str, Any], out: Path, option: str) -> None:
-    try:
-        out.write_text(_text(schema), "utf-8")
-    except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint=f"choose another place for {option}") from error
-
-
-def _text(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
 class SchemaFile(TypedDict):
-    """The file or folder that schemas were written to; without --out, the schema itself is the document."""
+    """The file that the schema was written to; without --out, the schema itself is the document."""
 
     schema: Path
 
@@ -139,11 +118,6 @@ def document_schema(verb: str) -> dict[str, Any]:
     kinds = reduce(or_, [*(getattr(module, name) for name in DOCUMENTS[verb]), ErrorDocument])
     schema = TypeAdapter(kinds).json_schema(mode="serialization", schema_generator=_AsPrinted)
     return {"$schema": GenerateJsonSchema.schema_dialect, "title": f"eventsync {verb} --json", **schema}
-
-
-def file_name(verb: str) -> str:
-    """Return the name of the schema file of a verb."""
-    return f"{verb.replace(' ', '-')}.schema.json"
 
 
 if IS_WORKING:

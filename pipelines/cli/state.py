@@ -84,7 +84,7 @@ def verify(as_json: AsJson = False) -> int:
     Derives each idempotency key again from namespace, feed and row key, compares bodies with their fingerprints, and looks for
     event ids used twice. Changes nothing. Exit codes: 0 no findings, 1 findings (each is listed), 2 and 6 as for `run`.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url, upgrades=False, keeps_log=True) as engine:
         found = None if engine is None else examine(engine)
@@ -99,26 +99,10 @@ def verify(as_json: AsJson = False) -> int:
     if not found.findings:
         output.note(f"{summary}: no findings")
         return ExitCode.DONE
-    rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
-    output.table(f"{summary}: {counted(len(rows), 'finding')}", ("check", "feed", "row or run", "finding"), rows)
+    rows = [{"check": one.check, "feed": one.feed, "row or run": one.which, "finding": one.problem} for one in found.findings]
+    output.table(f"{summary}: {counted(len(rows), 'finding')}", rows)
     output.note("findings in the file or its tables: restore a backup; any other finding is a bug of eventsync: please report it")
     return ExitCode.ATTENTION
-
-
-def compact(as_json: AsJson = False) -> int:  # noqa: ARG001  # scripts of 0.1 may pass --json; the error is then a document
-    """Removed in 0.2: it compressed the bodies of delivered rows, which are now stored uncompressed.
-
-    For example:
-
-        # Instead, to make the state DB smaller
-        eventsync prune --older-than 90d
-
-    Remove the call from scripts; nothing replaces it. Exit code 2.
-    """
-    raise ConfigError(
-        "`state compact` was removed in 0.2: bodies are stored uncompressed",
-        hint="remove the call; `eventsync prune --older-than 90d` deletes history",
-    )
 
 
 def export(
@@ -138,7 +122,7 @@ def export(
     partners' raw cells: only its owner can read it. Exit codes: 0 done, 2 and 6 as for `run`. An interrupted export leaves no
     file.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     name = shown_url(settings.state_url)
     with _present(settings) as engine, output.progress("writing rows") as bar:
         done = export_to(engine, file, now(), bar.expect, bar.advance)
@@ -161,7 +145,7 @@ def import_(
     Everything is imported, or nothing: the file's checksums are compared, and the written rows are read back. Exit codes: 0 done,
     2 the file is damaged or the state DB is not empty, 6 as for `run`.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     name = shown_url(settings.state_url)
     if not file.is_file():
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
@@ -191,7 +175,7 @@ def migrate(
     changed: delete it afterwards, so that no run uses it. Exit codes: 0 done, 2 the new state DB is not empty or cannot be used,
     4 a run is at work, 6 as for `run`. An interrupted migration changes nothing.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     name = shown_url(settings.state_url)
     try:
         there = shown_url(url)
@@ -232,17 +216,13 @@ def rename(
     `run`.
     """
     old, new = service
-    settings, output = current_settings(), Output(json=as_json)
+    settings, output = current_settings(), Output(is_json=as_json)
     with _present(settings) as engine:
         done = rename_service(engine, old, new, now)
     name = shown_url(settings.state_url)
     output.document({"state_db": name, "from": done.old, "to": done.new, "feeds": done.feeds, "rows": done.rows})
-    output.table(f"{done.old} → {done.new}: {', '.join(done.feeds)}", _COLUMNS, list(done.rows.items()))
-    output.note(f"now set EVENT_API_BASE_URL to {done.new} wherever eventsync runs")
-    return ExitCode.DONE
-
-
-_COLUMNS = ("table", "rows")
+    advice = f"now set EVENT_API_BASE_URL to {done.new} wherever eventsync runs"
+    return _show(output, f"{done.old} → {done.new}: {', '.join(done.feeds)}", done.rows, advice)
 
 
 @contextmanager
@@ -255,12 +235,12 @@ def _present(settings: Settings) -> Iterator[StateDb]:
         yield engine
 
 
-def _show(output: Output, title: str, done: dict[str, int], *advice: str) -> int:
-    rows = [(table, count) for table, count in done.items() if count]
-    output.table(title, _COLUMNS, [*rows, ("total", sum(done.values()))])
+def _show(output: Output, title: str, done: Mapping[str, int], *advice: str) -> int:
+    counts = {**done, "total": sum(done.values())}
+    output.table(title, ({"table": table, "rows": count} for table, count in counts.items() if count or table == "total"))
     output.note(*advice)
     return ExitCode.DONE
 
 
 HELP = "Verify, export, import or migrate the state DB."
-COMMANDS = (verify, compact, export, import_, migrate, rename)
+COMMANDS = (verify, export, import_, migrate, rename)

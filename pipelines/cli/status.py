@@ -46,7 +46,7 @@ def status(
     Only the state DB is read; no key and no service is needed. With --json, --runs is 3 by default, and 10 for one feed. Exit
     codes: 0 done, 2 there is no such feed.
     """
-    output = Output(json=as_json)
+    output = Output(is_json=as_json)
     with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if runs is None:  # for people the last one, of one feed only
@@ -113,7 +113,6 @@ class Status(TypedDict):
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
-_COLUMNS = ("feed", "last run (UTC)", "outcome", "waits for a person", "notes")
 _NAMED = 5
 if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
@@ -150,8 +149,9 @@ def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
             needy.append(str(status.book.feed))
         started, ended = (f"{last.started_at:%Y-%m-%d %H:%M}", run_outcome(last)) if last else ("never", "")
         name = status.book.feed if is_one_service else _at_service(status)
-        lines.append((not is_needy, (name, started, ended, waiting, "; ".join(_notes(status)))))
-    output.table("feeds", _COLUMNS, [line for _, line in sorted(lines, key=itemgetter(0))])
+        line = {"feed": name, "last run (UTC)": started, "outcome": ended, "waits for a person": waiting}
+        lines.append((not is_needy, {**line, "notes": "; ".join(_notes(status))}))
+    output.table("feeds", [line for _, line in sorted(lines, key=itemgetter(0))])
     of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} attention"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
     output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` shows what to do" if needy else of_all)

@@ -34,7 +34,7 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
 
     Exit codes: 0 done, 2 the language has no such word.
     """
-    output, known = Output(json=as_json), read_vocabulary()
+    output, known = Output(is_json=as_json), read_vocabulary()
     sections = known.sections if word is None else known.about(word.strip("`"))
     if word is not None and not sections:
         hint = known.near(word) or "`eventsync vocabulary` prints the whole page"
@@ -44,11 +44,12 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
     if word is None and not as_json:
         undisturbed(sys.stdout).write(known.text)
         return 0
-    for page, section in zip(pages, sections, strict=True) if not as_json else ():
-        chapter = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"
-        output.note(page["heading"] + chapter, f"  {page['meaning']}\n" if page["meaning"] else "")
-        for table, rows in zip(section.tables, page["tables"], strict=True):
-            output.table("", table.columns, [tuple(row.values()) for row in rows])
+    for page in pages if not as_json else ():
+        chapter = _plain(page["chapter"])
+        heading = page["heading"] if chapter == page["heading"] else f"{page['heading']}  ({chapter})"
+        output.note(heading, f"  {page['meaning']}\n" if page["meaning"] else "")
+        for table in page["tables"]:
+            output.table("", table)
     return 0
 
 

@@ -110,7 +110,7 @@ class _RelayedOutput(Output):
     """The output of a run in a worker: the parent prints its sentences, between its own."""
 
     def __init__(self, parent: Connection) -> None:
-        super().__init__(json=True)
+        super().__init__(is_json=True)
         self._parent = parent
 
     def aside(self, text: str) -> None:

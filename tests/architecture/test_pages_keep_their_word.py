@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from architecture.places import ROOT
 from commands import every_command
-from reference_pages.__main__ import generated_files, write_commands
+from reference_pages.__main__ import file_name, generated_files, write_commands
 
-from pipelines.cli.schema import DOCUMENTS, file_name
+from pipelines.cli.schema import DOCUMENTS
 from pipelines.run.outcome import ExitCode
 
 DOCS = ROOT / "docs"

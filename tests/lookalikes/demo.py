@@ -41,9 +41,10 @@ class Places:
     def sheet(self) -> Sheet:
         return self.google.books[SHEET_ID].sheets[0]
 
-    def said(self) -> list[tuple[str, str, str]]:
+    def said(self) -> list[dict[str, str]]:
         """What the sheet's own columns say of each row: its id, its status, what is wrong."""
-        return [(str(row[0]), str(row[6] or ""), str(row[8] or "")) for row in map(_filled, self.sheet.grid[3:])]
+        rows = map(_filled, self.sheet.grid[3:])
+        return [{"ID": str(row[0]), "Status": str(row[6] or ""), "Problem": str(row[8] or "")} for row in rows]
 
 
 def town_hall() -> Book:
@@ -111,7 +112,7 @@ def main() -> int:
         settings = read_settings(all_environ, Path.cwd())
         first = sync_feeds(settings, output, "First run: a sheet and an org, with the outcome of every row", show_report)
         second = sync_feeds(settings, output, "Second run: no row has changed, so nothing is sent", show_accounts)
-        output.table("what the sheet now says of its rows", ("ID", "Status", "Problem"), places.said())
+        output.table("what the sheet now says of its rows", places.said())
         output.note(
             f"\nSecond run: {sum(map(sent_in, second))} sent. Writes into the sheet in both runs: {len(places.google.written)}"
         )

@@ -23,7 +23,7 @@ from commands import every_command
 
 from mappings.reference import read_vocabulary
 from mappings.spec.json_schema import feed_json_schema
-from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
+from pipelines.cli.schema import DOCUMENTS, document_schema
 from pipelines.definitions import CHECK, GROUP, build_definitions
 from pipelines.notices import Cause
 from pipelines.orchestration import names
@@ -120,6 +120,11 @@ durations (`_s`) are seconds, infinite numbers are null. A command that fails pr
 and ends with an [exit code](commands.md#exit-codes)."""
 
 _ERROR = "#/$defs/ErrorDocument"
+
+
+def file_name(verb: str) -> str:
+    """Return the name of the schema file of a verb."""
+    return f"{verb.replace(' ', '-')}.schema.json"
 
 
 def write_documents() -> str:

@@ -6,7 +6,7 @@ rich is imported when something is drawn, so that `eventsync --help` starts fast
 from __future__ import annotations
 
 import io
-import json as json_module
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,27 +15,23 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import date, time
 from decimal import Decimal
-from enum import Enum
-from math import isfinite
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NotRequired, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, NotRequired, TextIO, TypeVar, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.outcome import shown_place
-from mappings.reasons import REASON_TEXTS
+from mappings.reasons import REASON_TEXTS, Reason
 from pipelines.control_characters import escaped
 from pipelines.streams import undisturbed
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
-    from pipelines.run.brakes import BrakeResult
-    from state.ledger.accounts import RejectedRow
+    from state.ledger.accounts import ReasonCount, RejectedRow
 
 D = TypeVar("D")
 
@@ -59,48 +55,33 @@ class ErrorDocument(TypedDict):
 
 
 class Progress:
-    """A progress bar of one task, or a further line under it; without `bar` it does nothing."""
+    """A progress bar of one task; without `bar` it does nothing."""
 
-    def __init__(self, bar: RichProgress | None = None, task: TaskID | None = None) -> None:
+    def __init__(self, bar: RichProgress | None = None) -> None:
         self._bar = bar
-        self._task = bar.task_ids[0] if bar and task is None else task
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether anything is shown."""
-        return self._bar is not None
 
     def advance(self, count: int = 1) -> None:
         """Add `count` to the number done."""
-        if self._bar and self._task is not None:
-            self._bar.advance(self._task, count)
+        if self._bar:
+            self._bar.advance(self._bar.task_ids[0], count)
 
     def expect(self, count: int) -> None:
         """Set the total to `count` more than are done now."""
-        if self._bar and self._task is not None:
-            (done,) = (task.completed for task in self._bar.tasks if task.id == self._task)
-            self._bar.update(self._task, total=done + count)
-
-    def line(self, description: str) -> Progress:
-        """Add a line with a count of its own."""
-        return Progress(self._bar, self._bar.add_task(description, total=None)) if self._bar else self
-
-    def remove(self) -> None:
-        """Remove this line."""
-        if self._bar and self._task is not None:
-            self._bar.remove_task(self._task)
+        if self._bar:
+            task = self._bar.tasks[0]
+            self._bar.update(task.id, total=task.completed + count)
 
 
 class Output:
     """Prints the output of one command.
 
-    With `json`, stdout carries exactly one JSON document and everything for people goes to stderr. Otherwise people read stdout.
-    Colour and bars appear only on a terminal, and no colour under `NO_COLOR`. Control characters and markup in partners' texts
-    have no effect.
+    With `is_json`, stdout carries exactly one JSON document and everything for people goes to stderr. Otherwise people read
+    stdout. Colour and bars appear only on a terminal, and no colour under `NO_COLOR`. Control characters and markup in partners'
+    texts have no effect.
     """
 
-    def __init__(self, *, json: bool = False, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
-        self.is_json = json
+    def __init__(self, *, is_json: bool = False, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        self.is_json = is_json
         self._stdout = _unfailing(stdout or sys.stdout)
         self._stderr = _unfailing(stderr or sys.stderr)
         self._is_document_out = False
@@ -109,24 +90,26 @@ class Output:
     def document(self, value: object) -> None:
         """Print `value` as the command's JSON document, if --json was given; only the first one is printed.
 
-        Takes JSON values, dataclasses, pydantic models, enums, dates and times (ISO 8601), paths, and sets (sorted); an infinite
-        number is null.
+        Takes JSON values, dataclasses, pydantic models, enums, dates and times (ISO 8601), paths, and sets (sorted).
         """
         if not self.is_json or self._is_document_out:
             return
         self._is_document_out = True
         is_unicode = (self._stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
-        text = json_module.dumps(_plain(value), ensure_ascii=not is_unicode, indent=2, allow_nan=False)
+        text = json.dumps(value, default=_plain, ensure_ascii=not is_unicode, indent=2, allow_nan=False)
         self._stdout.write(escaped(text) + "\n")
         self._stdout.flush()
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a table for people; with `json` nothing. Long cells are folded, never cut; numbers are right-aligned."""
+    def table(self, title: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Print a table for people; with `json` nothing. Each row has its cells by the names of the columns.
+
+        Long cells are folded, never cut; numbers are right-aligned.
+        """
         if not self.is_json:
             from pipelines.cli.output.drawing import drawn_table  # rich loads when something is drawn
 
             people = self._people()
-            people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
+            people.print(drawn_table(title, rows, people), soft_wrap=True)
 
     def note(self, *lines: str, indent: int = 0) -> None:
         """Print sentences for people, one per line: on stdout, or on stderr with `json`."""
@@ -184,15 +167,9 @@ def _unfailing(stream: TextIO) -> TextIO:
     return undisturbed(stream)
 
 
-def _plain(value: object) -> Any:  # noqa: PLR0911  # a table, one arm per type
-    """Return `value` as JSON types; keys keep their order of declaration or insertion."""
+def _plain(value: object) -> object:  # noqa: PLR0911  # a table, one arm per type
+    """Return a value that `json` cannot write as one that it can."""
     match value:
-        case Enum():
-            return _plain(value.value)
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if isfinite(value) else None
         case date() | time():
             return value.isoformat()
         case PurePath() | Decimal():
@@ -200,15 +177,15 @@ def _plain(value: object) -> Any:  # noqa: PLR0911  # a table, one arm per type
         case bytes():
             return value.decode("utf-8", "backslashreplace")
         case Mapping():
-            return {str(_plain(key)): _plain(one) for key, one in value.items()}
-        case list() | tuple() | Iterator():
-            return [_plain(one) for one in value]
+            return dict(value)
+        case Iterator():
+            return list(value)
         case AbstractSet():
-            return sorted((_plain(one) for one in value), key=repr)
+            return sorted(value, key=repr)
         case BaseModel():
-            return _plain(value.model_dump())
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+            return value.model_dump()
+        case _ if is_dataclass(value):
+            return {field.name: getattr(value, field.name) for field in fields(value)}
         case _:
             raise TypeError(f"{type(value).__name__} has no place in a JSON document")
 
@@ -241,6 +218,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+_LONGEST = 300
+
+
+def shortened(text: str) -> str:
+    """Return a partner's text, cut to 300 characters: its beginning is enough to recognise it."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def spelt(word: str) -> str:
     """Return an identifier of ours, such as a state, with spaces for people."""
     return word.replace("_", " ")
@@ -269,27 +254,17 @@ def publish_line(counts: Mapping[str, int]) -> str:
     return _equation(counts, ("new", "carried_over"), _PUBLISHED)
 
 
-def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and one line per reason; only the first line of a row names its place."""
-    lines = [
-        (
-            "" if number else shown_place(row.origin),
-            reason.column or reason.field,
-            reason.found,
-            REASON_TEXTS[reason.code],
-            reason.hint,
-        )
-        for row in rows
-        for number, reason in enumerate(row.reasons)
-    ]
-    return ("place", "column", "found", "problem", "hint"), lines
+def rejection_lines(rows: Iterable[RejectedRow]) -> Iterator[dict[str, object]]:
+    """Yield one table line per reason; only the first line of a row names its place."""
+    for row in rows:
+        for number, reason in enumerate(row.reasons):
+            yield {"place": "" if number else shown_place(row.origin), **reason_line(reason)}
 
 
-def brakes_table(verdicts: Iterable[BrakeResult]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the columns and one line per brake, for a table."""
-    verdict = {True: "accepted for this run", False: "STOPS"}
-    lines = [(str(one.name), verdict[one.is_accepted] if one.is_tripped else "free", one.sentence) for one in verdicts]
-    return ("brake", "verdict", "why"), lines
+def reason_line(reason: Reason | ReasonCount) -> dict[str, object]:
+    """Return a reason as a part of a table line."""
+    column, problem = reason.column or reason.field, REASON_TEXTS[reason.code]
+    return {"column": column, "found": reason.found, "problem": problem, "hint": reason.hint}
 
 
 def _equation(counts: Mapping[str, int], left: Sequence[str], right: Sequence[str]) -> str:

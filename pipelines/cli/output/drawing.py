@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TextIO
@@ -51,25 +51,22 @@ def safe_text(text: str, style: str = "") -> Text:
     return Text(replaced(text), style=style, overflow="fold")
 
 
-def drawn_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], console: Console | None = None
-) -> Table | Text:
+def drawn_table(title: str, rows: Iterable[Mapping[str, object]], console: Console) -> Table | Text:
     """Return a table whose long cells fold; one sentence if there are no rows.
 
     If the console is so narrow that words or commands would break, each row is a paragraph instead.
     """
-    body = [list(row) for row in rows]
+    body = list(rows)
     if not body:
         return safe_text(f"{title}: none")
-    cells = [[_cell(value) for value in row] for row in body]
+    cells = [[_cell(value) for value in row.values()] for row in body]
     table = Table(title=safe_text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, values in zip(columns, zip(*body, strict=True), strict=True):
-        is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    for name in body[0]:
+        is_number = all(isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in body)
         table.add_column(safe_text(name), justify="right" if is_number else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(safe_text, row))
-    is_narrow = console is not None and _is_cramped(table, cells, console)
-    return _paragraphs(title, columns, cells) if is_narrow else table
+    return _paragraphs(title, list(body[0]), cells) if _is_cramped(table, cells, console) else table
 
 
 def _is_cramped(table: Table, cells: Sequence[Sequence[str]], console: Console) -> bool:

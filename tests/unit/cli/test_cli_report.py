@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from unit.cli.conftest import ROWS, Desk
 
 from mappings.sentences import Words
-from pipelines.cli.report import MOST_LINES, Line, Point, Report, Section, SectionName, text_of, write_page
+from pipelines.cli.output.console import shortened
+from pipelines.cli.report import MOST_LINES, Line, Point, Report, Section, SectionName, write_page
 
 EDITED = (
     "1,Jazz again,2030-05-01,19:30,,concert",
@@ -196,8 +197,8 @@ def test_a_page_without_room_left_says_what_it_leaves_out_and_where_all_is(tmp_p
 
 @given(st.text(alphabet=st.characters(), max_size=400))
 def test_any_text_is_cut_to_what_a_page_shows(text: str) -> None:
-    assert len(text_of(text)) <= 301
-    assert text_of(text)[:300] == text[:300]
+    assert len(shortened(text)) <= 301
+    assert shortened(text)[:300] == text[:300]
 
 
 def test_half_a_character_and_a_control_character_are_shown_as_signs(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_preview_explain_and_a_rehearsal_read_with_the_environments_credentials_
 def test_a_local_service_does_not_make_googles_own_sheet_speak_of_it(desk: Desk, places: Places) -> None:
     with desk.service():
         desk.run("run", "demo-sheet", "--no-dagster", "--stage-only", code=0)
-        assert places.said()[0] == ("0101", "waits", "Not sent yet.")
+        assert list(places.said()[0].values()) == ["0101", "waits", "Not sent yet."]
         before = posts(places)
         desk.monkeypatch.setenv("EVENTSYNC_SHEETS_URL", "")
         said = desk.run("run", "demo-sheet", "--no-dagster", "--publish-only", "--json", code=0)

@@ -185,7 +185,6 @@ state verify => {schema: null}
 state export out.gz => 2 | there is no
 state migrate sqlite:///new.db => 2 | there is no
 state import no.gz => 2 | there is no
-state compact => 2 | was removed in 0.2
 files => events.csv, feeds
 # the past is counted, then taken out, and no row is sent again
 source ROWS

@@ -50,6 +50,3 @@ class Demo(TypedDict):
     first: Sequence[RunReport]
     second: Sequence[RunReport]
     sent_twice: int
-
-
-"""The service's folder inside the demo's, by which a demo's folder is recognised."""

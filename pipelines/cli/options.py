@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import Annotated, ParamSpec
 
 import typer
-
-if TYPE_CHECKING:
-    from pipelines.cli.state_reader import StateReader
 
 IS_WORKING = True
 """False if only help or completion is needed: verbs then import only what their options need, which saves 0.1 s."""
@@ -50,12 +47,12 @@ def feed_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # the decor
 
 
 @_offering
-def run_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
-    """Yield the ids of the latest runs for completion, newest first; only of the feed given before, if any."""
+def run_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
+    """Yield the ids of the latest runs for completion, newest first."""
     from pipelines.cli.state_reader import open_state
 
     with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
-        for run in reader.runs(context.params.get("feed"), _MOST):
+        for run in reader.runs(limit=_MOST):
             yield run.run_id, f"{run.book.feed}, {run.started_at:%Y-%m-%d %H:%M}, {run.outcome or 'not ended'}"
 
 
@@ -84,20 +81,12 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
     """Yield the keys of a feed's rows that wait for a person's decision, for completion; rejected rows are corrected in the
     source.
     """
-    from state.enums import ProblemKind, Waiting
-    from state.ledger.standing import FeedScope, RowRecord
-    from state.queries import ProblemRecord, RowFilter
-
-    def listed(reader: StateReader, scope: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
-        if kind.value in tuple(ProblemKind):
-            return reader.queries.every_problem(scope, ProblemKind(kind))
-        return reader.queries.every_row(scope, RowFilter(waiting=kind))
-
-    from pipelines.cli.state_reader import open_state
+    from pipelines.cli.state_reader import listed, open_state
+    from state.enums import Waiting
 
     with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
         if scope := reader.find_feed(str(context.params.get("feed")))[1]:
-            waiting = ((kind, row) for kind in Waiting for row in listed(reader, scope, kind))
+            waiting = listed(reader.queries, scope, Waiting)
             for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
                 yield row.row_key, f"{kind}: {row.origin}"
 

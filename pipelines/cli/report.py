@@ -32,8 +32,7 @@ if IS_WORKING:
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, shortened, written_whole
-    from pipelines.cli.rows import filter_of
-    from pipelines.cli.state_reader import StateReader, open_state
+    from pipelines.cli.state_reader import StateReader, filter_of, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
     from state.enums import ProblemKind

@@ -17,8 +17,8 @@ if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, document_from, spelt
-    from pipelines.cli.rows import chosen_rows, parse_choice
-    from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
+    from pipelines.cli.rows import parse_choice
+    from pipelines.cli.state_reader import FeedSession, listed, open_feed_session, typed_key
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
     from pipelines.run.service import open_api
@@ -192,8 +192,8 @@ def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey
         hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
         raise ConfigError("give either row keys or --state", hint=hint)
     if state is not None:
-        listed = chosen_rows(session.queries, session.scope, parse_choice(state))
-        keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
+        found = listed(session.queries, session.scope, parse_choice(state))
+        keys = list(dict.fromkeys(row.row_key for _, row in found if row.row_key))
         outcomes = propose(session.engine, session.scope, keys, choice)
         return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, Change)}
     outcomes = propose(session.engine, session.scope, [row.row_key for row in session.find(words)], choice)
@@ -216,14 +216,11 @@ def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Proposal
         some = ", ".join(list(proposals)[:_NAMED])
         output.note(f"{len(proposals)} rows: {some}{' ...' * (len(proposals) > _NAMED)}")
     if output.is_json or not sys.stdin.isatty():
+        what, hint = f"this would decide about {len(proposals)} rows", "add --yes"
         if risks:
+            what = f"{len(risks)} of these rows may be created twice"
             hint = f"`eventsync reconcile {feed}` searches the service for the events; --yes sends the rows without asking"
-            raise ConfigError(
-                f"{len(risks)} of these rows may be created twice, and there is no terminal for the confirmation", hint=hint
-            )
-        raise ConfigError(
-            f"this would decide about {len(proposals)} rows, and there is no terminal for the confirmation", hint="add --yes"
-        )
+        raise ConfigError(f"{what}, and there is no terminal for the confirmation", hint=hint)
     return typer.confirm("Send them again?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
@@ -233,10 +230,10 @@ def _warning(session: FeedSession, choice: Instruction) -> str:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        listed = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
+        search = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
     except SyncError as problem:
         return f"could not check whether event {choice.event_id} exists: {problem}"
-    return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
+    return "" if search is None else f"event {choice.event_id} is not among the {search.read:,} events that the service lists"
 
 
 def _decided_row(resolved: Resolved) -> DecidedRow:

@@ -11,17 +11,14 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from mappings.errors import ConfigError
-    from mappings.reasons import did_you_mean
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import open_feed_session, typed_key
-    from state.ledger.decisions import RETRIABLE, LeftAlone
+    from state.ledger.decisions import LeftAlone
 
 
 def retry(
     feed: OneFeed,
     keys: Annotated[str | None, typer.Option(metavar="K,...", help="Only these row keys.")] = None,
-    state: Annotated[str | None, typer.Option(metavar="S", help="Only rows in this state: refused or blocked.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Make refused and blocked rows pending again; the next run sends them.
@@ -32,8 +29,6 @@ def retry(
         eventsync retry lisbon-agenda
         # Two of them
         eventsync retry lisbon-agenda --keys A-17,A-18
-        # After access to a channel was granted
-        eventsync retry lisbon-agenda --state blocked
 
     A row is sent with the same body and idempotency key first. If it is refused again, the service may have repeated its stored
     answer: the row is then sent under its next key, once per retry. This is safe, because a refusal creates no event. Pending
@@ -42,15 +37,11 @@ def retry(
     ignored rows only if named. Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
     output = Output(is_json=as_json)
-    known = {one.value: one for one in RETRIABLE}
-    if state is not None and state not in known:
-        hint = did_you_mean(state, known) or f"use {' or '.join(known)}; for other rows use `eventsync resolve`"
-        raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
     with open_feed_session(feed) as session:
         named = None if keys is None else session.find(filter(None, map(typed_key, keys.split(","))))
         row_keys = None if named is None else [row.row_key for row in named]
         with session.deciding("retry") as decisions:
-            retried = decisions.retry(RETRIABLE if state is None else (known[state],), row_keys)
+            retried = decisions.retry(row_keys=row_keys)
     name, left_alone = session.scope.feed, retried.left_alone
     counts = RetriedCounts(refused=retried.refused, blocked=retried.blocked)
     count, send = retried.refused + retried.blocked, f"eventsync run {name} --publish-only"

@@ -6,7 +6,7 @@ import csv as csv_module
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -28,14 +28,14 @@ if IS_WORKING:
     from mappings.sentences import Words
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run_report import Unmapped, unmapped_lines, unmapped_of
-    from pipelines.cli.state_reader import open_state
+    from pipelines.cli.state_reader import listed, open_state
     from pipelines.control_characters import replaced
-    from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
+    from pipelines.run.outcome import ALL, RESENT, WAITING
     from pipelines.run.write_back import standing_of
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
-    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
-    from state.queries import LedgerQueries, ProblemRecord, RowFilter
+    from state.ledger.standing import OtherEntry, RowRecord
+    from state.queries import ProblemRecord
 
 
 StateWord = Annotated[
@@ -91,13 +91,14 @@ def rows(
     most = _SHOWN if limit is None and csv is None else limit
     with open_state() as reader:
         name, scope = reader.find_feed(feed)
-        found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
-        rows = list(islice(found, most)) if csv is None or as_json else []  # a CSV file alone needs no row in memory
+        found = listed(reader.queries, scope, choices) if scope else iter(())
+        shown = islice(found, most if csv is None or as_json else 0)  # a CSV file alone needs no row in memory
+        rows = [row_document(record, name, choice) for choice, record in shown]
         is_more = bool(rows) and next(found, None) is not None
         count = 0
         if csv is not None:
-            lines = _csv_rows(reader.queries, scope, choices, Words(reader.language(name))) if scope else iter(())
-            count = write_csv(csv, islice(lines, most))
+            words, found = Words(reader.language(name)), listed(reader.queries, scope, choices) if scope else iter(())
+            count = write_csv(csv, (_csv_row(record, choice, words) for choice, record in islice(found, most)))
         elsewhere = "" if scope else reader.elsewhere_sentence()
     output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
@@ -214,22 +215,9 @@ def parse_choice(word: str | None) -> Sequence[str]:
     return (word,)
 
 
-def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[ProblemRow | Entry]:
-    """Yield the rows of the lists `choices`, list by list, oldest first; ignored rows are only on the list `ignored`."""
-    for choice in choices:
-        if choice in tuple(ProblemKind):
-            yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
-            continue
-        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, filter_of(choice)))
-
-
-def filter_of(choice: str) -> RowFilter:
-    """Return the filter for the entries of a value of --state."""
-    if choice in tuple(Waiting):
-        return RowFilter(waiting=Waiting(choice))
-    if choice in {RESENT, IGNORED}:
-        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
-    return RowFilter(states=frozenset({EntryState(choice)}))
+def row_document(record: ProblemRecord | RowRecord, feed: str, choice: str) -> ProblemRow | Entry:
+    """Build the JSON document of a row on the list `choice`."""
+    return _problem(record, feed) if isinstance(record, ProblemRecord) else entry_of(record, feed, choice)
 
 
 def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
@@ -363,17 +351,14 @@ class CsvRow(NamedTuple):
     cells: Mapping[str, str]
 
 
-def _csv_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str], words: Words) -> Iterator[CsvRow]:
-    """Yield the lines of the CSV file: a problem row with the partner's cells, an entry with its key, state and event."""
-    for choice in choices:
-        if choice in tuple(ProblemKind):
-            yield from (_csv_problem(record, words) for record in queries.every_problem(scope, ProblemKind(choice)))
-            continue
-        for record in queries.every_row(scope, filter_of(choice)):
-            state = choice if choice in _NOT_STATES else record.state.value
-            cells = {"row key": record.row_key, "state": state, "event": str(record.event_id or "")}
-            cells |= {name: str(record.event.get(name, "")) for name in ("title", "startAt", "status")}
-            yield CsvRow(shown_place(record.origin), standing_of(record, words), "", cells)
+def _csv_row(record: ProblemRecord | RowRecord, choice: str, words: Words) -> CsvRow:
+    """Return a line of the CSV file: a problem row with the partner's cells, an entry with its key, state and event."""
+    if isinstance(record, ProblemRecord):
+        return _csv_problem(record, words)
+    state = choice if choice in _NOT_STATES else record.state.value
+    cells = {"row key": record.row_key, "state": state, "event": str(record.event_id or "")}
+    cells |= {name: str(record.event.get(name, "")) for name in ("title", "startAt", "status")}
+    return CsvRow(shown_place(record.origin), standing_of(record, words), "", cells)
 
 
 def _csv_problem(record: ProblemRecord, words: Words) -> CsvRow:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
+from pipelines.cli.options import IS_WORKING, AsJson, run_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError
@@ -29,9 +29,6 @@ RunOrFeed = Annotated[
 
 def runs(
     run: RunOrFeed = None,
-    feed: Annotated[
-        str | None, typer.Option("--feed", metavar="FEED", help="Only runs of this feed.", autocompletion=feed_words)
-    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many runs, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> int:
@@ -50,11 +47,9 @@ def runs(
     """
     output = Output(is_json=as_json)
     with open_state() as reader:
-        if run is not None and feed is None and reader.scopes_of(run):
-            run, feed = None, run
-        name = None if feed is None else reader.feed_name(feed)
-        runs = reader.runs(name, limit) if run is None else _found(reader, run, name)
-        if run is not None and len(runs) == 1:
+        feed = FeedName(run) if run is not None and reader.scopes_of(run) else None
+        runs = reader.runs(feed, limit) if run is None or feed else _found(reader, run)
+        if run and not feed and len(runs) == 1:
             return _show_one(output, runs[0])
         elsewhere = reader.elsewhere_sentence()
     output.document(PastRuns(runs=[run_document(one) for one in runs]))
@@ -83,20 +78,20 @@ _SEARCHED = 5_000
 _REASONS_SHOWN = 20
 
 
-def _found(reader: StateReader, word: str, feed: FeedName | None) -> Sequence[RunRecord]:
+def _found(reader: StateReader, word: str) -> Sequence[RunRecord]:
     """Return the run with this id, or with an id that begins so: one record for each of its feeds.
 
     Raises:
         ConfigError: no run, or more than one, matches.
     """
-    runs = [run for run in reader.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
+    runs = [run for run in reader.runs(limit=_SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
     if not exact:
         hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
         raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
     if len({(run.run_id, run.book.destination) for run in exact}) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
-        raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id, or add --feed")
+        raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id")
     return exact
 
 

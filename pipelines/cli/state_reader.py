@@ -21,16 +21,17 @@ from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
 from pipelines.run.brakes import describe_alongside
+from pipelines.run.outcome import IGNORED, RESENT
 from pipelines.settings import Settings, current_settings
 from state.database import StateDb
-from state.enums import EntryState
+from state.enums import EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError
 from state.ledger.accounts import Alongside
 from state.ledger.copies import find_orphaned_feeds
 from state.ledger.likeness import Event, foresee_elsewhere
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
-from state.queries import FeedStatus, LedgerQueries, RowFilter, RunRecord
+from state.queries import FeedStatus, LedgerQueries, ProblemRecord, RowFilter, RunRecord
 
 if TYPE_CHECKING:
     from state.ledger.decisions import Decisions
@@ -231,6 +232,25 @@ def open_feed_session(word: str) -> Iterator[FeedSession]:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name} has not run yet, so there is nothing to decide", hint=hint)
         yield FeedSession(reader.settings, reader.queries, scope)
+
+
+def filter_of(choice: str) -> RowFilter:
+    """Return the filter for the entries of a value of `rows --state`."""
+    if choice in tuple(Waiting):
+        return RowFilter(waiting=Waiting(choice))
+    if choice in {RESENT, IGNORED}:
+        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
+    return RowFilter(states=frozenset({EntryState(choice)}))
+
+
+def listed(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[tuple[str, ProblemRecord | RowRecord]]:
+    """Yield the rows on each list of `rows --state`, with its name, oldest first; ignored rows are only on the list `ignored`."""
+    for choice in choices:
+        is_problem = choice in tuple(ProblemKind)
+        found: Iterator[ProblemRecord] | Iterator[RowRecord] = (
+            queries.every_problem(scope, ProblemKind(choice)) if is_problem else queries.every_row(scope, filter_of(choice))
+        )
+        yield from ((choice, record) for record in found)
 
 
 def typed_key(word: str) -> RowKey:

@@ -83,7 +83,7 @@ SHOWING = {
     "explain": ("town", KEY),
     "explain a rejected row": ("town", "4"),
     "status of one": ("town",),
-    "runs": ("--feed", "town"),
+    "runs": ("town",),
     "check": ("town",),
     "check of a broken file": ("broken",),
     "run as a rehearsal": ("town", "--no-dagster", "--dry-run"),

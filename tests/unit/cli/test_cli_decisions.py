@@ -108,9 +108,6 @@ status => 0 | 2 (5, 6) refused by the service, within what the feed allows
 switch max_title_chars: 300
 run => {runs: [{publish: {carried_over: 0}}]}
 rows --state refused => {rows: {0: {hint: …eventsync retry town-hall --keys 5}}}
-retry --state uncertain => 2
-retry --state pending => 2
-retry --state blocked => {retried: {refused: 0, blocked: 0}}
 retry --keys 1,5 => {retried: {refused: 1, blocked: 0}, left_alone: [{row_key: '1', because: it is delivered}]}
 retry => {retried: {refused: 1, blocked: 0}, to_send: eventsync run town-hall --publish-only}
 run --publish-only => 0

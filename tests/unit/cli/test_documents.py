@@ -155,9 +155,8 @@ def test_feeds_complete_wherever_one_is_meant_also_a_broken_file_by_its_name(des
 def test_runs_and_rows_to_decide_about_complete_by_their_ids_and_keys_with_what_they_are(desk: Desk) -> None:
     with desk.service():
         run_id = desk.sync()["run_id"]
-        for words in ("runs ", f"runs {run_id[:6]}", "runs --feed town-hall "):
+        for words in ("runs ", f"runs {run_id[:6]}"):
             assert _offered(desk, words) == run_id
-        assert _offered(desk, "runs --feed town-") == "town-hall"
         assert "town-hall, " in _offered(desk, "runs ", "zsh")
         assert _offered(desk, "resolve town-hall ") == "", "rejected rows are mended in their source"
         desk.source(ROWS[:-1])

@@ -31,7 +31,7 @@ from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
 from pipelines.run.context import RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
 from pipelines.run.options import RunOptions, as_of_moment
-from pipelines.run.outcome import BrakeError, ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.stage import Staged
@@ -101,7 +101,7 @@ def rehearse_feeds(
 def _rehearse(
     settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress, clock: Callable[[], datetime]
 ) -> Rehearsal:
-    feed = mapping.feed
+    feed, staged = mapping.feed, None
     try:
         with (
             faults_as_errors("doing a dry run"),
@@ -119,16 +119,14 @@ def _rehearse(
                 ended = replace(ended, name=outcome.name)
             (status,) = LedgerQueries(copy, clock).status(destination=settings.destination, feed=feed)
             return _document(feed, ended, staged, would_send=would_send, first=first, waiting=status.waiting)
-    except BrakeError as closed:
-        return _document(feed, outcome_of(closed), staged)
     except SyncError as error:
-        return _document(feed, outcome_of(error))
+        return _document(feed, outcome_of(error), staged)
     except KeyboardInterrupt:
-        return _document(feed, outcome_of(_interrupted()))
+        return _document(feed, _interrupted(), staged)
 
 
-def _interrupted() -> SyncError:
-    return InterruptedRunError("interrupted; nothing was written or sent", hint="run the same command again")
+def _interrupted() -> RunOutcome:
+    return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="run the same command again"))
 
 
 def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None) -> FeedRun:
@@ -145,7 +143,7 @@ def rehearse_stage(
     except SyncError as error:
         return outcome_of(error), None
     except KeyboardInterrupt:
-        return outcome_of(_interrupted()), None
+        return _interrupted(), None
     if staged and staged.stopping:
         return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
     return RunOutcome("rehearsed", ExitCode.DONE), staged
@@ -190,7 +188,7 @@ def show_rehearsal(output: Output, one: Rehearsal) -> None:
         if one["skipped"]:
             output.note(f"left out: {counts_line(one['skipped'])}", indent=2)
         counts = {"warnings": one["warnings"], "gone from the source": one["vanished"], "gone, past events": one["past"]}
-        counts |= {"to be withdrawn": one["withdrawn"]}
+        counts["to be withdrawn"] = one["withdrawn"]
         output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
         if one["rejections"]:
             output.table(f"{feed}: the first rejected rows", rejection_lines(one["rejections"][:_SHOWN]))

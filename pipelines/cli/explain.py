@@ -157,8 +157,7 @@ def _find(
 
     The source is read to its end: any other row may have the same key or resemble this one.
     """
-    exact, numbered = list[SourceRow](), list[SourceRow]()
-    split: list[SourceRow] = []  # whose event has this key
+    named = dict[int, SourceRow]()  # the first row that the word names by key or place (0), by an event's key (1), by number (2)
     keys: dict[RowKey, None] = {}
     wanted, number = typed_key(word), word.lstrip("#:")
 
@@ -166,12 +165,12 @@ def _find(
         for row in rows:
             bar.advance()
             key = mapper.key_of(row)
-            if not exact and (word in row.location.names or (key and wanted == key)):
-                exact.append(row)
-            elif not split and key and wanted.startswith(f"{key}|"):
-                split.append(row)
-            elif not numbered and number == row.location.shown_number:
-                numbered.append(row)
+            if word in row.location.names or (key and wanted == key):
+                named.setdefault(0, row)
+            elif key and wanted.startswith(f"{key}|"):
+                named.setdefault(1, row)
+            elif number == row.location.shown_number:
+                named.setdefault(2, row)
             if key and len(keys) < _KEPT_KEYS:
                 keys[key] = None
             yield row
@@ -180,13 +179,13 @@ def _find(
     with source.read() as reading:
         for outcome in mapper.over(compared(reading.rows)):
             foreseen, _ = first_run.take(outcome)
-            if any(row.location == outcome.location for row in (*exact, *split, *numbered)):
+            if any(row.location == outcome.location for row in named.values()):
                 became.append((outcome, foreseen))
-    if not exact and not split and not numbered:
+    if not named:
         accepted = "its key, number or place, or an event's key, idempotency key or number, as in `event 57`"
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys: write {accepted}"
         raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
-    (found, *_) = exact or split or numbered
+    found = named[min(named)]
     return found, [one for one in became if one[0].location == found.location]
 
 

@@ -547,15 +547,8 @@ def _rehearsed(window: Window, outcome: RunOutcome, staged: Staged | None) -> Re
 
 
 def _rehearsal_line(one: RehearsedSlice) -> dict[str, object]:
-    read = one["read"]
-    return {
-        "days": _days(one["from"], one["to"]),
-        "read": read.read if read else "",
-        "would send": one["would_send"] if read else "",
-        "unchanged": read.unchanged if read else "",
-        "drifted": read.drifted if read else "",
-        "rejected": read.rejected if read else "",
-        "held": read.held if read else "",
-        "left out": read.filtered if read else "",
-        "how it would end": one["message"] if one["exit_code"] else "",
-    }
+    counts = asdict(one["read"]) if one["read"] else {}
+    line = {"days": _days(one["from"], one["to"]), "read": counts.get("read", "")}
+    line |= {"would send": one["would_send"] if counts else ""}
+    line |= {name: counts.get(name, "") for name in ("unchanged", "drifted", "rejected", "held")}
+    return {**line, "left out": counts.get("filtered", ""), "how it would end": one["message"] if one["exit_code"] else ""}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -143,9 +143,7 @@ def count_in_source(connection: sa.Connection, scope_id: int, boundary: int) -> 
     seen = (OBSERVATION.c.scope_id == scope_id, OBSERVATION.c.entry_id <= boundary)
     gone = sa.select(sa.func.count()).select_from(OBSERVATION).where(*seen, OBSERVATION.c.kind.in_(("vanished", "gone")))
     without_row = (Outcome.HELD, Outcome.MOVED, Outcome.IDLE, Outcome.REMOVED)
-    others = sa.and_(
-        ENTRY.c.outcome.in_(without_row), OBSERVED != Observed.RETURNED, ~IS_GONE, ENTRY.c.outcome != Outcome.CREATED
-    )
+    others = sa.and_(ENTRY.c.outcome.in_(without_row), IS_OPEN, OBSERVED != Observed.RETURNED, ~IS_GONE)
     return every - connection.execute(gone).scalar_one() - count_entries(connection, *of_feed, others)
 
 
@@ -210,12 +208,11 @@ class Known(NamedTuple):
 
     entry_id: int
     row_key: RowKey
-    outcome: str
+    outcome: Outcome
     fingerprint: str
     row_digest: bytes
     origin: str
-    requests: int
-    is_limited: bool
+    tried: Tried
     observed: str | None
     asked: str | None
     """The fingerprint of another payload that the source asks for."""
@@ -223,17 +220,17 @@ class Known(NamedTuple):
 
     def plan(self, reading: Reading) -> Plan:
         """Return the action for what a read says about the row."""
-        return planned(self.outcome, bool(self.requests), self.is_limited, reading)
+        return plan(self.outcome, self.tried, reading)
 
     @property
     def may_be_pinned(self) -> bool:
         """Whether certainly no event was created from the body, so that another one may replace it."""
-        return _may_be_pinned(self.outcome, bool(self.requests), self.is_limited)
+        return may_be_pinned(self.outcome, may_exist(self.outcome, self.tried))
 
     @property
     def is_never_sent(self) -> bool:
         """Whether the body is owed, and was certainly never sent."""
-        return self.outcome == Outcome.OWED and not self.requests and not self.is_limited
+        return self.outcome is Outcome.OWED and self.tried is Tried.NO
 
     @property
     def is_gone(self) -> bool:
@@ -243,34 +240,22 @@ class Known(NamedTuple):
     @property
     def wish(self) -> str:
         """What the source says now, as a decision records it."""
-        if self.outcome == Outcome.HELD:
+        if self.outcome is Outcome.HELD:
             return Observed.HELD
         if self.observed in (Observed.VANISHED, Observed.CANCELLED):
             return str(self.observed)
         return self.asked or self.fingerprint
 
 
-@cache
-def planned(outcome: str, has_requests: bool, is_limited: bool, reading: Reading) -> Plan:
-    """Return the action for what a read says about a row, from the columns of its facts."""
-    return plan(Outcome(outcome), NO_ATTEMPTS._replace(requests=int(has_requests), is_limited=is_limited).tried, reading)
-
-
-@cache
-def _may_be_pinned(outcome: str, has_requests: bool, is_limited: bool) -> bool:
-    tried = NO_ATTEMPTS._replace(requests=int(has_requests), is_limited=is_limited).tried
-    return may_be_pinned(Outcome(outcome), may_exist(Outcome(outcome), tried))
-
-
 _NAMES = ("id", "row_key", "outcome", "fingerprint", "row_digest", "origin", "revision")
 _FIND = sa.select(*(ENTRY.c[name] for name in _NAMES)).where(
     ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True))
 )
-_FIND_ATTEMPTS = sa.select(ATTEMPT.c.entry_id, ATTEMPT.c.revision, ATTEMPT.c.requests, ATTEMPT.c.is_limited)
-_FIND_ATTEMPTS = _FIND_ATTEMPTS.where(ATTEMPT.c.entry_id.in_(sa.bindparam("entries", expanding=True)))
-_FIND_OBSERVATIONS = sa.select(
-    OBSERVATION.c.entry_id, OBSERVATION.c.kind, OBSERVATION.c.fingerprint, OBSERVATION.c.candidate_id
-).where(OBSERVATION.c.entry_id.in_(sa.bindparam("entries", expanding=True)))
+_THESE: sa.BindParameter[int] = sa.bindparam("entries", expanding=True)
+_FIND_TRIED = sa.select(_TRIED.c.entry_id, _TRIED.c.revision, _WAS_TRIED).where(_TRIED.c.entry_id.in_(_THESE))
+_FIND_SEEN = sa.select(_SEEN.c.entry_id, _SEEN.c.kind, _SEEN.c.fingerprint, _SEEN.c.candidate_id)
+_FIND_SEEN = _FIND_SEEN.where(_SEEN.c.entry_id.in_(_THESE))
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
@@ -279,12 +264,17 @@ def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[st
     if not found:
         return {}
     entries = {"entries": rounded([row[0] for row in found])}
-    tried = {(row[0], row[1]): tuple(row[2:]) for row in connection.execute(_FIND_ATTEMPTS, entries)}
-    seen = {row[0]: tuple(row[1:]) for row in connection.execute(_FIND_OBSERVATIONS, entries)}
-    return {row[1]: Known(*row[:-1], *tried.get((row[0], row[-1]), _UNTRIED), *seen.get(row[0], _UNSEEN)) for row in found}
-
-
-_UNTRIED, _UNSEEN = (0, False), (None, None, None)
+    tried = {(row[0], row[1]): Tried(row[2]) for row in connection.execute(_FIND_TRIED, entries)}
+    seen = {row[0]: tuple(row[1:]) for row in connection.execute(_FIND_SEEN, entries)}
+    return {
+        row[1]: Known._make(
+            (
+                *(row[0], row[1], _OUTCOMES[row[2]], *row[3:-1], tried.get((row[0], row[-1]), Tried.NO)),
+                *seen.get(row[0], (None, None, None)),
+            )
+        )
+        for row in found
+    }
 
 
 def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> list[int]:

@@ -97,9 +97,9 @@ def row_digest(mapping_digest: bytes, cells: Sequence[str]) -> bytes:
 
 def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
     """Return a 16-byte digest of the fields by which two events count as duplicates."""
-    parts = [part.encode("utf-8", "surrogatepass") for part in (str(channel_id), title.casefold(), start_at, place.casefold())]
     digest = _UNKEYED.copy()
-    digest.update(b"".join([len(part).to_bytes(8, "big") + part for part in parts]))
+    event = _length_prefixed(str(channel_id)) + _length_prefixed(title.casefold())
+    digest.update(event + _length_prefixed(start_at) + _length_prefixed(place.casefold()))
     return digest.digest()
 
 

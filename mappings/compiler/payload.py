@@ -140,7 +140,8 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> 
             built = first(row) or built
             if len(row.reasons) == count and any(name not in built for name in required):
                 return None
-        built |= others(row) or {}
+        if (rest := others(row)) is not None:
+            built = {**built, **rest} if built else rest
         return None if not built or (from_row and from_row.isdisjoint(built)) else built
 
     return build
@@ -203,9 +204,7 @@ class Payload:
             case Items() if any(isinstance(item, Fields | ListEntry) for item in value.root):
                 spots = (ValuePosition((*spot.loc, place), f"{spot.path}[{place}]") for place in range(len(value.root)))
                 items = [self._item(item, there) for item, there in zip(value.root, spots, strict=True)]
-                return _Field(
-                    name, spot.path, lambda row: [one for one in [get(row) for get in items] if one is not None] or None
-                )
+                return _Field(name, spot.path, lambda row: [one for get in items if (one := get(row)) is not None] or None)
             case _:
                 return self._single(self._compiler.value(value, spot), spot, name)
 
@@ -398,7 +397,7 @@ class Validator:
             payload["channelId"],
             row.cells,
             cover,
-            row.warnings + tuple(warning.in_cells(row.cells) for warning in state.warnings),
+            row.warnings + tuple(warning.in_cells(row.cells) for warning in state.warnings) if state.warnings else row.warnings,
         )
 
     def digest(self, cells: Mapping[str, str]) -> bytes:

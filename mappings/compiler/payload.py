@@ -223,8 +223,8 @@ class Payload:
             row = RowState({}, self._compiler.named_count)
             always = one.read(row)
             return one if row.warnings or row.reasons else replace(one, always=always)
-        if compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
-            # Days, places and lists of categories are the same in many rows; titles and addresses are not.
+        if compiled.reads is not None and (compiled.flow != Flow(Kind.TEXT) or spot.path in _SETTLERS):
+            # Days, places and categories are the same in many rows; titles and addresses are not.
             return _Field(name, spot.path, remembered(compiled.get, settle_value, compiled.reads))
         return one
 

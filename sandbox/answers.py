@@ -92,6 +92,7 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
         "fraction": (f"{math.ceil(wait_s * 1000) / 1000:.3f}",),
         "date": (formatdate(at, usegmt=True),),
         "several": ("0", str(seconds)),
+        "absurd": ("31536000",),
     }
     return tuple(("Retry-After", text) for text in texts[style])
 

@@ -29,7 +29,7 @@ the work. `html`: a gateway's page with status 200. `redirect`: 307 before the w
 """
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
-RetryAfterStyle = Literal["seconds", "fraction", "date", "several", "absent"]
+RetryAfterStyle = Literal["seconds", "fraction", "date", "several", "absent", "absurd"]
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
 """What the service's OpenAPI description says, and what it requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from unit.mappings.conftest import STEP, as_text, cases, check_case, outcome_of, step
 
 from connectors.sources.salesforce.org import one_line
-from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
+from mappings.compiler.base import Flow, RowState, compile_policy, compile_step, stepped
 from mappings.draft.times import find_times
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
@@ -65,7 +65,7 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
         assert as_text(made_by(run, goes_in)) == as_text(shown.comes_out)
     else:
         stage, _ = compile_step(parsed, Flow(step.takes), TABLES, "title")
-        value = stepped(lambda _row: goes_in, (stage,), ValuePolicies("C", compile_policy(None, ""), compile_policy(None, "")))
+        value = stepped(lambda _row: goes_in, (stage,), compile_policy(None, ""), "C", "", is_empty_chosen=False)
         assert as_text(value(RowState({}, 0))) == as_text(shown.comes_out)
 
 

@@ -197,6 +197,7 @@ rate_events=2/m rate_kind=sliding | event +30 event event +30 event event | 201 
 rate_events=24/m rate_burst=1 retry_after=seconds | event event | 201 429~3 | 1
 rate_events=24/m rate_burst=1 retry_after=fraction | event event | 201 429~2.500 | 1
 rate_events=24/m rate_burst=1 retry_after=absent | event event | 201 429~ | 1
+rate_events=24/m rate_burst=1 retry_after=absurd | event event | 201 429~31536000 | 1
 rate_events=24/m rate_burst=1 retry_after=several | event event | 201 429~0,3 | 1
 | image file-image svg file-svg nothing file-nothing sound file-sound pdf file-pdf | 201 201 400 400 400 400 400 400 400 400 | 0
 | unknown | 404:not_found | 0

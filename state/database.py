@@ -368,9 +368,9 @@ def _explained(url: sa.URL) -> Iterator[None]:
         masked = reply.replace(str(url.password), "***") if url.password else reply
         raise what.error(shown_url(url), masked) from error
     except PoolTimeoutError as error:
-        raise Failure.SLOW_POOL.error(shown_url(url), "all connections of this process are at work") from error
+        raise Failure.AWAY.error(shown_url(url), "all connections of this process are at work") from error
     except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
-        raise Failure.STRANGE_VALUE.error(shown_url(url), str(error)) from error
+        raise Failure.OTHER.error(shown_url(url), str(error)) from error
 
 
 def _interruption(error: DBAPIError) -> BaseException | None:

@@ -90,7 +90,7 @@ def _bring_to_head(engine: sa.Engine) -> None:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
                 encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
                 if encoding != "UTF8":
-                    raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
+                    raise Failure.OTHER.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
             present = _revision(connection)  # another process may have upgraded it meanwhile
             check_revision(present, f"the state DB {shown_url(engine.url)}")
             if present is not None and present != HEAD:

@@ -104,10 +104,10 @@ _NO_ROOM = ("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTI
     ("address", "code", "words"),
     [
         (_with_query(host="/nowhere"), 6, ("cannot be reached", "check EVENTSYNC_STATE_URL")),
-        (_with(database="nobody_made_it"), 2, ("does not exist on its server", "createdb")),
+        (_with(database="nobody_made_it"), 2, ("cannot be connected to", "createdb")),
         (_with("DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN", username="guest"), 2, ("does not let our role", "GRANT")),
-        (_with(username="nobody"), 2, ("does not let us in", "user and password")),
-        (_wrong_password, 2, ("does not let us in", "user and password")),
+        (_with(username="nobody"), 2, ("cannot be connected to", "correct user, password")),
+        (_wrong_password, 2, ("cannot be connected to", "correct user, password")),
         (_with(_READ_ONLY), 2, ("is read-only",)),
         (_with(*_NO_ROOM, username="one_more"), 6, ("no room for another connection", "run again later")),
         (_with_query(sslmood="require"), 2, ("cannot be connected to", "sslmood")),

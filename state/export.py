@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import orjson
-from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Table, func, insert, inspect, literal, select, text
+from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Select, Table, func, insert, literal, select, text
 from sqlalchemy.exc import IntegrityError
 
 from mappings.errors import ConfigError
@@ -35,22 +35,17 @@ TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if t
 """The tables to copy, each after those that it refers to; without an index that is rebuilt."""
 Advance = Callable[[int], None]
 """Called with the number of rows read or written since the last call."""
-_Rows = Iterator[Row[*tuple[Any, ...]]]
-TableContent = tuple[Table, int, _Rows]
-"""A table; the highest id ever given in it, as ids are never reused (0 without ids); its rows."""
-_BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
+_BLANK: Mapping[Table, Mapping[str, object]] = {LEASE: {"holder": ""}, SCOPE: {"marked_id": 0}}
 """Columns to reset in a copy: its leases are free, and its index of duplicates is empty. Fencing tokens are kept, as they must
 only grow.
 """
 _PAGE = 1_000
-_LONGEST_KEY = 2_000
-"""The longest row key, in bytes, that is imported; ledgers of version 0.1 may have longer ones."""
+_LONG_KEY = 500
+"""The longest row key, in characters, that fits into any index; ledgers of version 0.1 may have longer ones."""
 _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
-_NOT_EXPORTED = {"alembic_version", "duplicate_mark"}
-_NEVER_REUSED = {ENTRY.name, "ledger_entry"}
-"""The table whose ids are never given again, and its name in version 0.2."""
+_SEQUENCE = "CAST(pg_get_serial_sequence(:name, :ids) AS regclass)"
 
 
 class CopyDiffersError(StateUnavailableError):
@@ -74,19 +69,19 @@ class Sum:
         return f"{self.digest:032x}"
 
 
-def contents_of(connection: Connection) -> Iterator[TableContent]:
-    """Yield all tables as of one moment; each must be read to its end before the next."""
-    for table in TABLES:
-        yield table, _highest_id(connection, table), rows_of(connection, table)
-
-
-def rows_of(connection: Connection, table: Table) -> _Rows:
-    """Yield the rows of a table in the form of a copy, by primary key."""
-    blank = _BLANK.get(table.name, {})
+def rows_of(table: Table) -> Select[Any]:
+    """Return the query of a table's rows in the form of a copy, by primary key."""
+    blank = _BLANK.get(table, {})
     columns = [literal(blank[each.name], each.type).label(each.name) if each.name in blank else each for each in table.columns]
-    query = select(*columns).order_by(*table.primary_key.columns)
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        yield from rows
+    return select(*columns).order_by(*table.primary_key.columns)
+
+
+def pages_of(connection: Connection, rows: Select[Any], advance: Advance) -> Iterator[Sequence[Row[Any]]]:
+    """Yield rows in pages that are read when they are needed."""
+    with connection.execute(rows, execution_options={"yield_per": _PAGE}) as found:
+        for page in found.partitions():
+            yield page
+            advance(len(page))
 
 
 def line_of(row: Sequence[object]) -> bytes:
@@ -107,76 +102,69 @@ def count_rows(connection: Connection) -> int:
     return sum(connection.execute(select(func.count()).select_from(table)).scalar_one() for table in TABLES)
 
 
-def sums_of(connection: Connection, tables: Iterable[Table], advance: Advance) -> dict[str, Sum]:
-    """Return the sum of each table's rows."""
-    sums = {table.name: Sum() for table in tables}
-    for table in tables:
-        for page in in_pages(rows_of(connection, table)):
-            for row in page:
-                sums[table.name].add(line_of(row))
-            advance(len(page))
-    return sums
+def copy_rows(
+    source: Connection, target: Connection, table: Table, rows: Select[Any], advance: Advance = lambda _rows: None
+) -> int:
+    """Copy some rows of a table; return their number."""
+    count = 0
+    for page in pages_of(source, rows, advance):
+        target.execute(insert(table), [row._asdict() for row in page])
+        count += len(page)
+    return count
 
 
-def fill(connection: Connection, contents: Iterable[TableContent], advance: Advance) -> dict[str, Sum]:
-    """Write all tables into an empty state DB in the caller's transaction, read them back, and return their sums.
+def copy_tables(source: Connection, target: Connection, advance: Advance) -> dict[str, int]:
+    """Copy all tables into an empty state DB in the caller's transaction; return the number of rows by table.
 
-    Raises:
-        ConfigError: it is not empty.
-        CopyDiffersError: the rows read back differ from those written; the transaction must not be committed.
+    Raises `ConfigError` if it is not empty.
     """
-    _refuse_unless_empty(connection)
-    sums: dict[str, Sum] = {}
-    for table, highest_id, rows in contents:
-        found = sums[table.name] = Sum()
-        for page in in_pages(rows):
+    if target.dialect.name == "postgresql":  # so that no other process fills it meanwhile
+        target.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
+    if filled := [table.name for table in TABLES if target.execute(select(table).limit(1)).first() is not None]:
+        raise ConfigError(
+            f"that state DB is not empty: there are rows in {', '.join(filled)}",
+            hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
+        )
+    if (source.execute(select(func.max(func.length(ENTRY.c.row_key)))).scalar() or 0) > _LONG_KEY:
+        allow_long_keys(target)
+    counts: dict[str, int] = {}
+    for table in TABLES:
+        counts[table.name] = copy_rows(source, target, table, rows_of(table), advance)
+        _set_highest_id(target, table, _highest_id(source, table))
+    return counts
+
+
+def sums_of(connection: Connection, advance: Advance) -> dict[str, Sum]:
+    """Return the sum of each table's rows but the leases, which a move itself renews."""
+    sums = {table.name: Sum() for table in TABLES if table is not LEASE}
+    for name, found in sums.items():
+        for page in pages_of(connection, rows_of(METADATA.tables[name]), advance):
             for row in page:
                 found.add(line_of(row))
-            if table is ENTRY and any(len(row.row_key.encode()) > _LONGEST_KEY for row in page):
-                allow_long_keys(connection)
-            connection.execute(insert(table), [row._asdict() for row in page])
-            advance(len(page))
-        _set_highest_id(connection, table, highest_id)
-    compare(sums, sums_of(connection, TABLES, advance))
     return sums
 
 
-def compare(wanted: Mapping[str, Sum], found: Mapping[str, Sum]) -> None:
-    """Compare the sums of tables.
+def compare(source: Connection, target: Connection, advance: Advance) -> None:
+    """Compare a copy with its original by the number and the sum of each table's rows.
 
     Raises:
-        CopyDiffersError: they differ; it names the tables and their numbers of rows.
+        CopyDiffersError: they differ; the transaction of the copy must not be committed.
     """
-    unlike = [name for name, one in wanted.items() if name in found and found[name] != one]
-    if unlike:
+    wanted, found = sums_of(source, advance), sums_of(target, advance)
+    if unlike := [name for name, one in wanted.items() if found[name] != one]:
         differences = ", ".join(f"{name} ({wanted[name].rows:,} rows, then {found[name].rows:,})" for name in unlike)
         hint = "nothing was copied; stop all other processes that use either state DB, and start again"
         raise CopyDiffersError(f"the copy is not like its original: {differences}", hint=hint)
 
 
-def _refuse_unless_empty(connection: Connection) -> None:
-    """Refuse a state DB with rows, and prevent other processes from filling it meanwhile."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("LOCK TABLE scope IN EXCLUSIVE MODE"))
-    filled = [table.name for table in TABLES if connection.execute(select(table).limit(1)).first() is not None]
-    if filled:
-        raise ConfigError(
-            f"that state DB is not empty: there are rows in {', '.join(filled)}",
-            hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
-        )
-
-
 def _highest_id(connection: Connection, table: Table) -> int:
-    """Return the highest id ever given, including ids of deleted rows."""
-    ids = table.autoincrement_column
-    if ids is None:
+    """Return the highest id ever given, including ids of deleted rows; 0 without ids."""
+    if (ids := table.autoincrement_column) is None:
         return 0
-    if connection.dialect.name == "postgresql":
-        sequence = _sequence(connection, table.name, ids.name)
-        last, is_called = connection.execute(text(f"SELECT last_value, is_called FROM {sequence}")).one()  # noqa: S608  # a name of ours
-        return int(last) if is_called else 0
-    given = connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}).scalar()
-    return max(given or 0, connection.execute(select(func.max(ids))).scalar() or 0)
+    is_server = connection.dialect.name == "postgresql"
+    given = f"SELECT pg_sequence_last_value({_SEQUENCE})" if is_server else "SELECT seq FROM sqlite_sequence WHERE name = :name"
+    names = {"name": table.name, "ids": ids.name}
+    return max(connection.execute(text(given), names).scalar() or 0, connection.execute(select(func.max(ids))).scalar() or 0)
 
 
 def _set_highest_id(connection: Connection, table: Table, highest: int) -> None:
@@ -184,18 +172,12 @@ def _set_highest_id(connection: Connection, table: Table, highest: int) -> None:
     ids = table.autoincrement_column
     if highest <= 0 or ids is None:
         return
+    values = {"name": table.name, "ids": ids.name, "highest": highest}
     if connection.dialect.name == "postgresql":
-        values = {"name": _sequence(connection, table.name, ids.name), "highest": highest}
-        connection.execute(text("SELECT setval(CAST(:name AS regclass), :highest)"), values)
-    elif table.name in _NEVER_REUSED:
-        values = {"name": table.name, "highest": highest}
+        connection.execute(text(f"SELECT setval({_SEQUENCE}, :highest)"), values)
+    else:  # SQLite ignores it for tables whose ids it may give again
         connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
         connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :highest)"), values)
-
-
-def _sequence(connection: Connection, table: str, column: str) -> Any:
-    sequence = text("SELECT pg_get_serial_sequence(:table, :column)")
-    return connection.execute(sequence, {"table": table, "column": column}).scalar_one()
 
 
 def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> dict[str, int]:
@@ -212,15 +194,13 @@ def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance
         expect(count_rows(connection))
         header = {"file": _KIND, "version": _VERSION, "schema": HEAD, "from": engine.dialect.name, "at": at.isoformat()}
         _write(stream, header)
-        for table, highest_id, rows in contents_of(connection):
+        for table in TABLES:
+            found, highest_id = Sum(), _highest_id(connection, table)
             _write(stream, {"table": table.name, "mark": highest_id, "columns": table.columns.keys()})
-            found = Sum()
-            for page in in_pages(rows):
-                for row in page:
-                    line = line_of(row)
+            for page in pages_of(connection, rows_of(table), advance):
+                for line in map(line_of, page):
                     found.add(line)
                     stream.write(line + b"\n")
-                advance(len(page))
             _write(stream, {"end": table.name, "rows": found.rows, "sum": str(found)})
             counts[table.name] = found.rows
         _write(stream, {"end": _KIND, "rows": sum(counts.values())})
@@ -270,62 +250,49 @@ def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
         with opened_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False) as copy:
             with writing(copy) as connection:
                 upgrade(connection, f"{header['schema']}")
-                _read_tables(connection, lines, advance)
+                _load(connection, lines, advance)
                 upgrade(connection)
             with reading(copy) as source, writing(engine) as target:
-                sums = fill(target, contents_of(source), advance)
-    return {name: one.rows for name, one in sums.items()}
+                counts = copy_tables(source, target, advance)
+                compare(source, target, advance)
+    return counts
 
 
-def _read_tables(connection: Connection, lines: Iterator[bytes], advance: Advance) -> None:
+def _load(connection: Connection, lines: Iterator[bytes], advance: Advance) -> None:
     """Insert the rows of a file into the tables of its schema on SQLite, where times are text as in the file."""
-    total = 0
-    missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
+    there, total = MetaData(), 0
+    there.reflect(connection)
+    missing = {name: table for name, table in there.tables.items() if name not in ("alembic_version", DUPLICATE_MARK.name)}
     while "table" in (header := _object(next(lines, b""))):
-        if header["table"] not in missing:
-            raise ValueError(f"there is no table {header['table']}, or it is there twice")
-        missing.remove(header["table"])
-        total += _read_table(connection, header, lines, advance)
-    if missing or (header.get("end"), header.get("rows")) != (_KIND, total):
+        name, columns = header["table"], [*map(str, header["columns"])]
+        table = missing.pop(name, None)
+        if table is None or sorted(columns) != sorted(table.c.keys()):
+            raise ValueError(f"there is no table {name} with such columns, or it is there twice")
+        statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
+        rows = _rows_in(lines, name, [isinstance(table.c[column].type, LargeBinary) for column in columns])
+        try:
+            for page in in_pages(rows):
+                connection.exec_driver_sql(statement, page)
+                total += len(page)
+                advance(len(page))
+        except IntegrityError as error:
+            raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
+        _set_highest_id(connection, table, int(header["mark"]))
+    if missing or header != {"end": _KIND, "rows": total} or any(True for _ in lines):
         raise ValueError("its tables or rows are not as many as it says")
-    if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
-        raise ValueError("there is something after its end")
 
 
-def _read_table(connection: Connection, header: Mapping[str, Any], lines: Iterator[bytes], advance: Advance) -> int:
-    name, columns, highest_id = header["table"], header.get("columns"), header.get("mark")
-    table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
-    if not isinstance(columns, list) or sorted(map(str, columns)) != sorted(table.c.keys()) or type(highest_id) is not int:
-        raise ValueError(f"{name} has other columns")
+def _rows_in(lines: Iterator[bytes], table: str, is_binary: list[bool]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table. Raises ValueError if the table's end states another number or sum."""
     found = Sum()
-    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
-    every_row = (zip(orjson.loads(line), is_binary, strict=True) for line in _lines_of(name, lines, found))
-    rows = (tuple(_cell(*each) for each in row) for row in every_row)
-    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
-    try:
-        for page in in_pages(rows):
-            connection.exec_driver_sql(statement, page)
-            advance(len(page))
-    except IntegrityError as error:
-        raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
-    _set_highest_id(connection, table, highest_id)
-    return found.rows
-
-
-def _cell(value: Any, is_binary: bool) -> Any:  # of a pair
-    return base64.b64decode(value, validate=True) if is_binary and value is not None else value
-
-
-def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]:
-    """Yield the lines of a table and add each to `found`. Raises ValueError if the table's end states another number or sum."""
     for line in lines:
         if line.startswith(b"{"):
-            end = _object(line)
-            if (end.get("end"), end.get("rows"), end.get("sum")) != (table, found.rows, str(found)):
+            if _object(line) != {"end": table, "rows": found.rows, "sum": str(found)}:
                 raise ValueError(f"the rows of {table} are not those that were written")
             return
         found.add(line)
-        yield line
+        cells = zip(orjson.loads(line), is_binary, strict=True)
+        yield tuple(base64.b64decode(cell, validate=True) if binary and cell is not None else cell for cell, binary in cells)
     raise ValueError(f"it ends within {table}")
 
 
@@ -341,20 +308,11 @@ def _opened(file: Path) -> Iterator[Iterator[bytes]]:
     """Yield the lines of an exported file. Raises `ConfigError` for all problems of the file."""
     try:
         with gzip.open(file) as stream:
-            yield _lines_in(stream)
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError) as error:
+            yield (line.rstrip(b"\n") for line in stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
             f"that is no export of a state DB, or it is damaged: {file}: {error}",
             hint="take another copy of it; nothing was imported",
         ) from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}", hint="choose another file") from error
-
-
-def _lines_in(stream: Iterable[bytes]) -> Iterator[bytes]:
-    for line in stream:
-        if not line.endswith(b"\n"):
-            raise ValueError("a line has no end")
-        yield line[:-1]

@@ -8,15 +8,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, delete, insert, literal, or_, select, update
+from sqlalchemy import Connection, Engine, Table, delete, insert, literal, or_, select, update
 
 from mappings.delivery import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from state.database import reading, writing
-from state.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
+from state.export import Advance, compare, copy_rows, copy_tables, count_rows
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.copies import DuplicateIndex
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
@@ -39,17 +38,12 @@ from state.tables import (
 
 MOVER = "eventsync state migrate"
 """The holder's name that other runs see while a move holds their feeds."""
-_OF_NO_FEED = {"lease", "media", "media_address", "notice_sent", "route_pace", "service_note"}
-"""Tables that are learned again automatically, or written by commands without a lease; and the leases, which the move itself
-holds.
-"""
 _BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _ENTRIES = select(
     *(column for column in ENTRY.c if column.name not in ("staged_run", "sent_run")), literal(0).label("staged_run")
 )
 """Entries without the numbers of their runs, which the runs of a rehearsal may have."""
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
-_PAGE = 1_000
 
 
 def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> dict[str, int]:
@@ -64,14 +58,24 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
         CopyDiffersError: the original was changed meanwhile, or the copy differs.
         SyncError: one of them cannot be read or written.
     """
+    last = now()
     with _held(source, now) as leases, writing(target) as connection:
-        renew = _renewing(leases, connection, now, advance)
+
+        def renew(rows: int) -> None:
+            nonlocal last
+            advance(rows)
+            if abs(now() - last) >= _RENEWED_EVERY:
+                last = now()
+                connection.execute(select(literal(1)))  # the server ends transactions that are idle for long
+                for lease in leases:
+                    lease.renew()
+
         with reading(source) as origin:
-            expect(count_rows(origin) * 3)  # read and written, read back, and compared once more
-            sums = fill(connection, contents_of(origin), renew)
+            expect(count_rows(origin) * 3)  # copied, and read on both sides
+            counts = copy_tables(origin, connection, renew)
         with reading(source) as origin:
-            compare(sums, sums_of(origin, [table for table in TABLES if table.name not in _OF_NO_FEED], renew))
-    return {name: one.rows for name, one in sums.items()}
+            compare(origin, connection, renew)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +143,6 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
         yield [stack.enter_context(acquire(engine, scope_id, mover, clock)) for scope_id in scopes]
 
 
-def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:
-    """Return `advance` extended to renew the leases, and to keep the transaction on the copy from timing out."""
-    last = now()
-
-    def renew(rows: int) -> None:
-        nonlocal last
-        advance(rows)
-        if abs(now() - last) >= _RENEWED_EVERY:
-            last = now()
-            connection.execute(select(literal(1)))
-            for lease in leases:
-                lease.renew()
-
-    return renew
-
-
 @contextmanager
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
     """Yield a temporary state DB with one feed's gate, entries and decisions as of now, the runs of its latest full reads
@@ -173,30 +161,22 @@ def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> I
 
 
 def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> None:
+    of_service = select(SCOPE).where(SCOPE.c.service == split_destination(destination)[0]).order_by(SCOPE.c.id)
     with reading(engine) as source, writing(copy) as target:
-        scope = source.execute(select(SCOPE).where(SCOPE.c.destination == destination, SCOPE.c.feed == feed)).mappings().first()
-        service = split_destination(destination)[0] if scope is None else scope["service"]
-        of_service = select(SCOPE).where(SCOPE.c.service == service, SCOPE.c.id != (scope["id"] if scope else 0))
-        others = source.execute(of_service).mappings().all()
         # Without the evidence of the last read: a rehearsal shows rows, and looks at all of them. It makes marks of its own.
-        scopes = [{**each, "stamp": "", "marked_id": 0} for each in (*filter(None, [scope]), *others)]
-        if scopes:
-            target.execute(insert(SCOPE), scopes)
-        for each in scopes:
-            of_scope = ENTRY.c.scope_id == each["id"]
-            _copy_rows(source, target, ENTRY, _ENTRIES.where(of_scope).order_by(ENTRY.c.id))
-            for part in (BODY, ATTEMPT, OBSERVATION, DECISION):
-                rows = select(part).join(ENTRY, ENTRY.c.id == part.c.entry_id).where(of_scope)
-                _copy_rows(source, target, part, rows.order_by(*part.primary_key.columns))
-        for other in others:
-            DuplicateIndex(target, other["id"])
-        if scope is not None:
+        scopes = [row._asdict() | {"stamp": "", "marked_id": 0} for row in source.execute(of_service)]
+        if not scopes:
+            return
+        target.execute(insert(SCOPE), scopes)
+        is_copied = ENTRY.c.scope_id.in_([scope["id"] for scope in scopes])
+        copy_rows(source, target, ENTRY, _ENTRIES.where(is_copied).order_by(ENTRY.c.id))
+        for part in (BODY, ATTEMPT, OBSERVATION, DECISION):
+            copy_rows(source, target, part, select(part).where(part.c.entry_id.in_(select(ENTRY.c.id).where(is_copied))))
+        for scope in scopes:
+            if (scope["destination"], scope["feed"]) != (destination, feed):
+                DuplicateIndex(target, scope["id"])
+                continue
             pairs = or_(SIDE_BY_SIDE.c.scope_id == scope["id"], SIDE_BY_SIDE.c.other_id == scope["id"])
-            _copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
+            copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
-            _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))
-
-
-def _copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any]) -> None:
-    for page in source.execution_options(yield_per=_PAGE).execute(rows).mappings().partitions():
-        target.execute(insert(table), [dict(row) for row in page])
+            copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))

@@ -22,7 +22,7 @@ from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.enums import ProblemKind, Waiting
 from state.errors import StateDamagedError
-from state.export import TABLES, Sum, import_from, line_of, sums_of
+from state.export import Sum, import_from, line_of, sums_of
 from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD, differences, upgrade
 from state.opening import open_database
@@ -47,11 +47,10 @@ def of_0_2(folder: Path) -> Iterator[sqlite3.Connection]:
         connection.commit()
 
 
-def sums(engine: Engine) -> dict[str, tuple[int, str]]:
+def sums(engine: Engine) -> dict[str, Sum]:
     """Return what tells one content of the tables from another: the leases are taken anew by an upgrade."""
     with reading(engine) as connection:
-        found = sums_of(connection, [table for table in TABLES if table.name != "lease"], id)
-    return {name: (one.rows, str(one)) for name, one in found.items()}
+        return sums_of(connection, id)
 
 
 def rows_of(connection: sqlite3.Connection) -> dict[str, list[sqlite3.Row]]:

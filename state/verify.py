@@ -5,42 +5,57 @@ The tables have constraints for what one row may say; here is what they cannot e
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
-from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Row, and_, exists, func, select
+from sqlalchemy import Connection, Engine, Row, select, text
 
 from mappings.row_key import fingerprint
 from state.database import log_of, reading
-from state.enums import Decision, Outcome
 from state.errors import StateDamagedError
-from state.ledger.accounts import load_answer, load_publish, load_read, load_report
-from state.ledger.entries import MARK, PAYLOAD
+from state.export import count_rows, pages_of
+from state.ledger.accounts import PublishAccount, ReadAccount, load_answer, load_publish, load_read, load_report
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.opening import schema_revision
-from state.tables import ATTEMPT, BODY, DECISION, DUPLICATE_MARK, ENTRY, RUN, SCOPE
+from state.tables import BODY, ENTRY, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """The subject of a finding: the file, the tables, an entry, its key, its pinned body, its event id, or a run's accounts."""
 Record = Row[*tuple[Any, ...]]
-
-_PAGE = 1_000
 _COVER = b'"coverImage"'
-_IS_TAKEN = and_(DECISION.c.other_id == ENTRY.c.id, DECISION.c.option == Decision.SAME_AS.value)
 _ENTRIES = (
-    select(*(ENTRY.c[name] for name in ("row_key", "outcome", "fingerprint", "answer")), SCOPE.c.destination, SCOPE.c.feed)
-    .add_columns(
-        PAYLOAD, BODY.c.cover_url, BODY.c.entry_id.is_not(None).label("has_body"), exists().where(_IS_TAKEN).label("has_taker")
-    )
+    select(*(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key, ENTRY.c.fingerprint, ENTRY.c.answer, BODY.c.body))
+    .add_columns(BODY.c.cover_url)
     .select_from(ENTRY.outerjoin(BODY, BODY.c.entry_id == ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id))
     .order_by(ENTRY.c.id)
 )
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id).order_by(RUN.c.started_at)
-_ROWS = select(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key).join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
+_OF_FEED = "FROM entry JOIN scope ON scope.id = scope_id WHERE"
+_ROWS = f"SELECT destination, feed, row_key, event_id AS found {_OF_FEED}"  # all of this is ours
+_COUNT = "SELECT '' AS destination, '' AS feed, '' AS row_key, count(*) AS found FROM"
+_HAS_BODY = "EXISTS (SELECT 1 FROM body WHERE entry_id = entry.id)"
+_HAS_TAKER = "EXISTS (SELECT 1 FROM decision WHERE other_id = entry.id AND option = 'same_as')"
+_HAS_MARK = "EXISTS (SELECT 1 FROM duplicate_mark WHERE mark = substr(twin_digest, 1, 8) AND entry_id = entry.id)"
+_HAS_NO_ENTRY = "NOT EXISTS (SELECT 1 FROM entry WHERE id = entry_id) HAVING count(*) > 0"
+_EVENT = "destination, event_id"
+_SHARED = f"SELECT {_EVENT} {_OF_FEED} event_id IS NOT NULL GROUP BY {_EVENT} HAVING count(*) > 1"  # as above
+_UNMARKED = f"entry.id <= marked_id AND outcome <> 'held' AND NOT {_HAS_MARK}"
+_SOUGHT: tuple[tuple[Check, str, str], ...] = (
+    ("entry", "it is superseded, and no entry has its event", f"{_ROWS} outcome = 'moved' AND NOT {_HAS_TAKER}"),
+    ("body", "it has a body, and nothing is pinned", f"{_ROWS} outcome IN ('held', 'moved') AND {_HAS_BODY}"),
+    ("body", "it has no body", f"{_ROWS} outcome NOT IN ('held', 'moved') AND NOT {_HAS_BODY}"),
+    ("event", "event {} is another row's too, or occurs here twice", f"{_ROWS} ({_EVENT}) IN ({_SHARED})"),
+    ("tables", "{} rows of body belong to no entry", f"{_COUNT} body WHERE {_HAS_NO_ENTRY}"),
+    ("tables", "{} rows of attempt belong to no entry", f"{_COUNT} attempt WHERE {_HAS_NO_ENTRY}"),
+    (
+        "tables",
+        "{} entries are not in the index of duplicates: copies of them would not be held",
+        f"SELECT destination, feed, '' AS row_key, count(*) AS found {_OF_FEED} {_UNMARKED} GROUP BY destination, feed",
+    ),
+)
+"""For each thing that no entry may have: the finding, and the query of it; `found` is put into the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +85,23 @@ def examine(engine: Engine) -> Examination:
     Raises `StateUnavailableError` or `StateBusyError` if the state DB cannot be read at all.
     """
     findings: list[Finding] = []
-    counts = Counter[str]()
     schema: str | None = None
+    entries = runs = 0
     try:
         schema = schema_revision(engine)
         with reading(engine) as connection:
             findings += _check_file(connection)
             findings += _check_schema(connection, schema)
             if schema == HEAD and not any(finding.check == "tables" for finding in findings):
-                findings += _check_rows(connection, counts)
-                findings += _check_events(connection)
-                findings += _check_parts(connection)
-                findings += _check_marks(connection)
-                for run in _streamed(connection, _RUNS):
-                    counts["runs"] += 1
-                    findings += _check_run(run)
+                for check, problem, query in _SOUGHT:
+                    found = connection.execute(text(query))
+                    findings += [_finding(check, problem.format(row.found), row) for row in found]
+                findings += _check_contents(connection)
+                findings += chain.from_iterable(map(_check_run, chain.from_iterable(pages_of(connection, _RUNS))))
+                entries, runs = count_rows(connection, [ENTRY]), count_rows(connection, [RUN])
     except StateDamagedError as damage:
         findings.append(Finding("file", f"{damage}"))
-    return Examination(schema, counts["entries"], counts["runs"], tuple(findings))
+    return Examination(schema, entries, runs, tuple(findings))
 
 
 def find_left_log(engine: Engine) -> Finding | None:
@@ -100,51 +114,28 @@ def find_left_log(engine: Engine) -> Finding | None:
     return Finding("file", f"{log} lies beside it: {why}; {what}")
 
 
-def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Finding]:
-    """Check the entries.
+def _check_contents(connection: Connection) -> Iterator[Finding]:
+    """Check the answer and the body of each entry.
 
     A body that does not match its fingerprint is reported only if its feed has no images: an unusable image was left out of its
     body together with its address, so such a body is sound.
     """
     with_covers: set[tuple[str, str]] = set()
     in_doubt: list[Finding] = []
-    for row in _streamed(connection, _ENTRIES):
-        counts["entries"] += 1
-        yield from _check_entry(row)
-        body, cover_url = row.body or b"", row.cover_url or ""
-        if cover_url or _COVER in body:
+    for row in chain.from_iterable(pages_of(connection, _ENTRIES)):
+        try:
+            _ = row.answer and load_answer(row.answer)
+        except ValueError:
+            yield _finding("entry", "the last answer cannot be read", row)
+        if row.cover_url or _COVER in (row.body or b""):
             with_covers.add((row.destination, row.feed))
-        if row.body is not None and not _is_payload(body):
-            yield _finding("body", "the pinned body is no JSON object", row)
-        elif row.body is not None and _COVER not in body and fingerprint(body, cover_url) != row.fingerprint:
+        elif row.body is not None and fingerprint(row.body) != row.fingerprint:
             in_doubt.append(_finding("body", "the pinned body is not the one whose fingerprint is on record", row))
     yield from (finding for finding in in_doubt if (finding.destination, finding.feed) not in with_covers)
 
 
-def _check_entry(row: Record) -> Iterator[Finding]:
-    try:
-        _ = row.answer and load_answer(row.answer)
-    except ValueError:
-        yield _finding("entry", "the last answer cannot be read", row)
-    if row.outcome == Outcome.MOVED and not row.has_taker:
-        yield _finding("entry", "it is superseded, and no entry has its event", row)
-    if row.has_body == (row.outcome in (Outcome.HELD, Outcome.MOVED)):
-        yield _finding("body", "it has a body, and nothing is pinned" if row.has_body else "it has no body", row)
-
-
 def _finding(check: Check, problem: str, row: Record) -> Finding:
     return Finding(check, problem, row.destination, row.feed, row.row_key)
-
-
-def _is_payload(body: bytes) -> bool:
-    try:
-        return isinstance(json.loads(body), dict)
-    except ValueError:
-        return False
-
-
-def _streamed(connection: Connection, query: Any) -> Iterator[Record]:
-    yield from connection.execution_options(yield_per=_PAGE).execute(query)
 
 
 def _check_file(connection: Connection) -> Iterator[Finding]:
@@ -170,50 +161,17 @@ def _check_schema(connection: Connection, schema: str | None) -> Iterator[Findin
         yield from (Finding("tables", difference) for difference in differences(connection))
 
 
-def _check_events(connection: Connection) -> Iterator[Finding]:
-    """Check that an event belongs to one row of its destination."""
-    events = select(SCOPE.c.destination, SCOPE.c.feed, ENTRY.c.row_key, ENTRY.c.event_id)
-    events = events.join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id).where(ENTRY.c.event_id.is_not(None))
-    event = (SCOPE.c.destination, ENTRY.c.event_id)
-    taken = events.with_only_columns(*event).group_by(*event).having(func.count() > 1).subquery()
-    is_taken = and_(taken.c.destination == SCOPE.c.destination, taken.c.event_id == ENTRY.c.event_id)
-    for row in connection.execute(events.join(taken, is_taken)):
-        yield _finding("event", f"event {row.event_id} is another row's too, or occurs here twice", row)
-
-
-def _check_parts(connection: Connection) -> Iterator[Finding]:
-    """Check that bodies and attempts are of an entry: no database checks it."""
-    for table in (BODY, ATTEMPT):
-        strays = select(func.count()).select_from(table).where(~exists().where(ENTRY.c.id == table.c.entry_id))
-        if count := connection.execute(strays).scalar_one():
-            yield Finding("tables", f"{count} rows of {table.name} belong to no entry")
-
-
-def _check_marks(connection: Connection) -> Iterator[Finding]:
-    its_mark = and_(DUPLICATE_MARK.c.mark == MARK, DUPLICATE_MARK.c.entry_id == ENTRY.c.id)
-    names = (SCOPE.c.destination, SCOPE.c.feed)
-    unmarked = (
-        select(*names, func.count().label("entries"))
-        .join(ENTRY, ENTRY.c.scope_id == SCOPE.c.id)
-        .where(ENTRY.c.id <= SCOPE.c.marked_id, ENTRY.c.outcome != Outcome.HELD.value, ~exists().where(its_mark))
-        .group_by(*names)
-    )
-    for row in connection.execute(unmarked):
-        problem = f"{row.entries} entries are not in the index of duplicates: copies of them would not be held"
-        yield Finding("tables", problem, row.destination, row.feed)
-
-
 def _check_run(run: Record) -> Iterator[Finding]:
-    where = (run.destination, run.feed, run.id)
-    for name, stored, load in (("rows read", run.read_account, load_read), ("rows owed", run.publish_account, load_publish)):
+    """Check that the accounts of a run can be read, and add up."""
+    for what, stored, load in (
+        ("account of rows read", run.read_account, load_read),
+        ("account of rows owed", run.publish_account, load_publish),
+        ("report of its stage", run.stage_report, load_report),
+    ):
         try:
-            off = load(stored).imbalance() if stored else 0
-        except ValidationError:
-            yield Finding("account", f"the account of {name} cannot be read", *where)
+            record: Any = load(stored) if stored else None
+        except ValueError:
+            yield Finding("account", f"the {what} cannot be read", run.destination, run.feed, run.id)
             continue
-        if off:
-            yield Finding("account", f"the {name} do not add up, by {off}", *where)
-    try:
-        _ = run.stage_report and load_report(run.stage_report)
-    except ValueError:  # of JSON, or of pydantic
-        yield Finding("account", "the report of its stage cannot be read", *where)
+        if isinstance(record, ReadAccount | PublishAccount) and (off := record.imbalance()):
+            yield Finding("account", f"the {what} does not add up, by {off}", run.destination, run.feed, run.id)

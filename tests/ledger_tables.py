@@ -78,7 +78,7 @@ def contradict(engine: Engine) -> list[str]:
         "b entry: it is superseded, and no entry has its event",
         "d entry: the last answer cannot be read",
         "e body: it has no body",
-        "f body: the pinned body is no JSON object",
+        "f body: the pinned body is not the one whose fingerprint is on record",
     ]
 
 

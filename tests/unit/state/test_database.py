@@ -387,7 +387,7 @@ def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World
     damage_run(full.engine, "run-1", read_account='{"read": 5, "new": 3}')
     damage_run(full.engine, "run-3", read_account="{", stage_report="{}")
     assert findings(full) == [
-        ("account", "run-1", "the rows read do not add up, by 2"),
+        ("account", "run-1", "the account of rows read does not add up, by 2"),
         ("account", "run-3", "the account of rows read cannot be read"),
         ("account", "run-3", "the report of its stage cannot be read"),
     ]

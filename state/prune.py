@@ -6,10 +6,11 @@ Ledger entries, and anything else that keeps a row from being sent twice, are ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from operator import itemgetter
+from functools import partial
+from itertools import product
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, exists, func, or_, select, update
 
@@ -21,9 +22,6 @@ from state.ledger.entries import IS_UNDECIDED
 from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 _PAGE = 1_000
-_PAGE_OF_BACKFILLS = 10
-"""Backfills per page; each may have thousands of slices."""
-_IS_ENDED = BACKFILL.c.state != BackfillState.OPEN.value
 _Clause = ColumnElement[bool]
 
 
@@ -51,22 +49,27 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
     Runs may work meanwhile: each page is one transaction, during which no stage of that feed can write. `advance` is called
     with the number of deleted records. Raises `StateUnavailableError` or `StateBusyError`; earlier pages stay deleted.
     """
+    is_ended = and_(BACKFILL.c.updated_at < before, BACKFILL.c.state != BackfillState.OPEN.value)
     with reading(engine) as connection:
         scopes = connection.execute(select(SCOPE.c.id).order_by(SCOPE.c.id)).scalars().all()
-        old = Counter[str]()
-        for name, table, _, which in _HISTORY:
-            old[name] += sum(_count(connection, table, which(connection, scope_id, before)) for scope_id in scopes)
-        old["backfills"] = _count(connection, BACKFILL, and_(BACKFILL.c.updated_at < before, _IS_ENDED))
+        old = Counter[str](backfills=_count(connection, BACKFILL, is_ended))
+        for scope_id, (name, table, _, which) in product(scopes, _HISTORY):
+            old[name] += _count(connection, table, which(connection, scope_id, before))
         kept = {
             "standing_problems": _count(connection, PROBLEM, PROBLEM.c.seen_at < before) - old["problems"],
             "telling_runs": _count(connection, RUN, RUN.c.started_at < before) - old["runs"],
-            "open_backfills": _count(connection, BACKFILL, and_(BACKFILL.c.updated_at < before, ~_IS_ENDED)),
+            "open_backfills": _count(connection, BACKFILL, BACKFILL.c.updated_at < before) - old["backfills"],
         }
     if not is_dry:
         old.clear()
-        for name, count in filter(itemgetter(1), _delete(engine, scopes, before)):
-            old[name] += count
-            advance(count)
+        for scope_id, (name, table, key, which) in product(scopes, _HISTORY):
+            while count := _delete_page(engine, scope_id, table, key, partial(which, before=before)):
+                old[name] += count
+                advance(count)
+        with writing(engine) as connection:
+            ended = select(BACKFILL.c.id).where(is_ended)
+            connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(ended)))
+            old["backfills"] = connection.execute(delete(BACKFILL).where(is_ended)).rowcount
     return Pruned(**old, **kept)
 
 
@@ -74,28 +77,16 @@ def _count(connection: Connection, table: Table, which: _Clause) -> int:
     return connection.execute(select(func.count()).select_from(table).where(which)).scalar_one()
 
 
-def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator[tuple[str, int]]:
-    """Delete in pages, each in its own transaction, and yield the kind and number of each page."""
-    for scope_id in scopes:
-        for name, table, key, old in _HISTORY:
-            count = 1
-            while count:
-                with writing(engine) as connection:
-                    # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
-                    connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
-                    which = old(connection, scope_id, before)
-                    oldest = select(key).where(which).order_by(key).limit(_PAGE)
-                    emptied = update(table).values(answer=None) if table is ENTRY else delete(table)
-                    count = connection.execute(emptied.where(which, key.in_(oldest))).rowcount
-                yield name, count
-    page: Sequence[str] = ("",)
-    while page:
-        with writing(engine) as connection:
-            ended = select(BACKFILL.c.id).where(BACKFILL.c.updated_at < before, _IS_ENDED).order_by(BACKFILL.c.id)
-            page = connection.execute(ended.limit(_PAGE_OF_BACKFILLS).with_for_update()).scalars().all()
-            connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
-            connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page)))
-        yield "backfills", len(page)
+def _delete_page(
+    engine: Engine, scope_id: int, table: Table, key: ColumnElement[int], old: Callable[[Connection, int], _Clause]
+) -> int:
+    """Delete a page of a feed's old records in one transaction, or empty old answers; return their number."""
+    with writing(engine) as connection:
+        # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
+        connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
+        which = old(connection, scope_id)
+        emptied = update(table).values(answer=None) if table is ENTRY else delete(table)
+        return connection.execute(emptied.where(which, key.in_(select(key).where(which).order_by(key).limit(_PAGE)))).rowcount
 
 
 def _old_problems(connection: Connection, scope_id: int, before: datetime) -> _Clause:

@@ -150,13 +150,10 @@ def of_postgres(error: DBAPIError) -> Failure:
 class HeldByAnotherError(TransientError):
     """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it may be alive."""
 
-    def __init__(
-        self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by", hint: str = ""
-    ) -> None:
+    def __init__(self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by") -> None:
         super().__init__(
             f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
-            hint=hint
-            or "wait for its end (`eventsync run FEED --wait` does), or stop it; a killed run frees the feed within a minute",
+            hint="wait for its end (`eventsync run FEED --wait` does), or stop it; a killed run frees the feed within a minute",
         )
         self.holder = holder
         self.since = since

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
-from state.errors import Failure, StateDamagedError, StateUnavailableError
+from state.errors import Failure, StateUnavailableError
 from state.ledger.lease import held_by, is_free, server_now
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_folder
@@ -79,68 +77,49 @@ def schema_revision(engine: sa.Engine) -> str | None:
 
 
 def _bring_to_head(engine: sa.Engine) -> None:
-    revision = schema_revision(engine)
+    name, revision = f"the state DB {shown_url(engine.url)}", schema_revision(engine)
+    check_revision(revision, name)
     if revision == HEAD:
         return
-    check_revision(revision, f"the state DB {shown_url(engine.url)}")
-    try:
-        with writing(engine) as connection:
-            if connection.dialect.name == "postgresql":
-                # Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours.
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-                encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
-                if encoding != "UTF8":
-                    raise Failure.OTHER.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
-            present = _revision(connection)  # another process may have upgraded it meanwhile
-            check_revision(present, f"the state DB {shown_url(engine.url)}")
-            if present is not None and present != HEAD:
-                _refuse_while_held(connection, present)
-            if present != HEAD:
-                upgrade(connection)
-                # A run that was suspended for longer than its lease must not go on with what it knew before.
-                connection.execute(sa.update(LEASE).values(token=LEASE.c.token + 1, holder=""))
-    except StateUnavailableError as error:
-        if revision is None or isinstance(error, StateDamagedError):
-            raise
-        raise StateUnavailableError(
-            f"the state DB {shown_url(engine.url)} has the tables of an earlier version (schema {revision}, ours is {HEAD}),"
-            f" and they cannot be upgraded: {error}",
-            hint=f"{error.hint}; any command of a user who may write to it upgrades it, `eventsync status` for example",
-        ) from error
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            # Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours.
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+            encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+            if encoding != "UTF8":
+                raise Failure.OTHER.error(shown_url(engine.url), f"its encoding is {encoding}")
+        revision = _revision(connection)  # another process may have upgraded it meanwhile
+        check_revision(revision, name)
+        if revision == HEAD:
+            return
+        if revision is not None:
+            _refuse_while_held(connection, name)
+        upgrade(connection)
+        # A run that was suspended for longer than its lease must not go on with what it knew before.
+        connection.execute(sa.update(LEASE).values(token=LEASE.c.token + 1, holder=""))
 
 
 def check_revision(revision: str | None, what: str) -> None:
     """Check that a schema can be read or upgraded. Raises `ConfigError`; `what` names the file or database in it."""
     if revision is None or is_known(revision):
         return
+    problem = "was written by a newer version"
+    hint = "use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB"
     if revision < HEAD:
-        raise ConfigError(
-            f"{what} has the tables of a version before 0.2 (schema {revision}, ours is {HEAD})",
-            hint="open it once with version 0.2 (`eventsync status`), which upgrades it, then with this one",
-        )
-    raise ConfigError(
-        f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
-        hint="use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB",
-    )
+        problem = "has the tables of a version before 0.2"
+        hint = "open it once with version 0.2 (`eventsync status`), which upgrades it, then with this one"
+    raise ConfigError(f"{what} {problem} (schema {revision}, ours is {HEAD})", hint=hint)
 
 
-def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
+def _refuse_while_held(connection: sa.Connection, name: str) -> None:
     """Raise an error if a run is working: changing its tables would make it fail."""
-    is_server = connection.dialect.name == "postgresql"
-    now = server_now() if is_server else sa.null()
+    now = server_now()
+    if connection.dialect.name == "sqlite":
+        now = sa.func.strftime("%Y-%m-%dT%H:%M:%f+00:00", "now", type_=LEASE.c.heartbeat_at.type)
     leases = sa.select(LEASE, SCOPE.c.feed, now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
-        if not is_free(lease, partial(_sqlite_now, connection)):
-            raise held_by(
-                lease,
-                what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
-                f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {lease.feed} is held by",
-                hint="wait for that run to end, or stop it, then start again; a killed run frees the feed within a minute",
-            )
-
-
-def _sqlite_now(connection: sa.Connection) -> datetime:
-    return datetime.fromisoformat(connection.exec_driver_sql("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')").scalar_one())
+        if not is_free(lease, lambda: lease.server_now):  # noqa: B023 # called at once
+            raise held_by(lease, f"{name} has older tables, which are not upgraded while a run works: {lease.feed} is held by")
 
 
 def _revision(connection: sa.Connection) -> str | None:

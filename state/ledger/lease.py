@@ -255,10 +255,10 @@ def is_at_work(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool
     return not is_free(seen, now) or (is_here(holder) and is_running(holder))
 
 
-def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint: str = "") -> HeldByAnotherError:
+def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by") -> HeldByAnotherError:
     """Return the error that names the holder of a lease."""
     host = seen.host.partition(" ")[0]
-    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
+    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what)
 
 
 class LeaseKeeper:

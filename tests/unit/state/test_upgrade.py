@@ -21,7 +21,7 @@ from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.enums import ProblemKind, Waiting
-from state.errors import StateDamagedError
+from state.errors import HeldByAnotherError, StateDamagedError
 from state.export import Sum, import_from, line_of, sums_of
 from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD, differences, upgrade
@@ -40,8 +40,14 @@ BOOK = FeedScope("https://story-1.example#tests", FeedName("agenda"))
 @contextmanager
 def of_0_2(folder: Path) -> Iterator[sqlite3.Connection]:
     """The ledger that 0.2 wrote, to be changed in the block."""
-    with closing(sqlite3.connect(folder / "of_0_2.db")) as connection:
+    with of_0_2_as_it_is(folder) as connection:
         connection.executescript(gzip.decompress(LEDGER.read_bytes()).decode())
+        yield connection
+
+
+@contextmanager
+def of_0_2_as_it_is(folder: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(folder / "of_0_2.db")) as connection:
         connection.row_factory = sqlite3.Row
         yield connection
         connection.commit()
@@ -169,9 +175,22 @@ def test_a_ledger_that_cannot_be_taken_over_stays_as_it_is(tmp_path: Path, chang
         before = rows_of(old)
     with pytest.raises((ConfigError, StateDamagedError), match=problem):
         open_database(url_of(tmp_path))
-    with closing(sqlite3.connect(tmp_path / "of_0_2.db")) as after:
-        after.row_factory = sqlite3.Row
+    with of_0_2_as_it_is(tmp_path) as after:
         assert rows_of(after) == before
+
+
+def test_a_ledger_is_not_upgraded_while_a_run_works(tmp_path: Path) -> None:
+    with of_0_2(tmp_path) as old:
+        at = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'"
+        times = f"heartbeat_at = {at}), expires_at = {at}, '+60 seconds')"
+        old.execute(f"UPDATE lease SET holder = 'eventsync run', host = 'elsewhere', {times}")  # our own
+        before = rows_of(old)
+    with pytest.raises(HeldByAnotherError, match="not upgraded while a run works: agenda is held by eventsync run"):
+        open_database(url_of(tmp_path))
+    with of_0_2_as_it_is(tmp_path) as after:
+        assert rows_of(after) == before
+        after.execute("UPDATE lease SET expires_at = heartbeat_at")
+    open_database(url_of(tmp_path)).dispose()
 
 
 def test_an_earlier_event_becomes_a_warning_and_a_held_row_without_a_payload_is_forgotten(tmp_path: Path) -> None:

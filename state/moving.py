@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, Table, delete, insert, literal, or_, select, update
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, literal, or_, select, update
 
-from mappings.delivery import destination_of, service_of, split_destination
+from mappings.delivery import service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from state.database import reading, writing
@@ -38,7 +38,6 @@ from state.tables import (
 
 MOVER = "eventsync state migrate"
 """The holder's name that other runs see while a move holds their feeds."""
-_BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _ENTRIES = select(
     *(column for column in ENTRY.c if column.name not in ("staged_run", "sent_run")), literal(0).label("staged_run")
 )
@@ -110,26 +109,21 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
         if connection.execute(at_new).first() is not None:
             problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
             raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
-        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):
+        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):  # of feeds of which no run has come as far as a row
             connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
-        connection.execute(delete(SCOPE).where(SCOPE.c.service == new))
-        rows = {table.name: _rename(connection, table, old, new) for table in _BY_DESTINATION}
+        rows = {table.name: _rename(connection, table, old, new) for table in METADATA.sorted_tables if "destination" in table.c}
         connection.execute(update(SCOPE).where(SCOPE.c.service == old).values(service=new))
     return Renamed(old, new, moved, {name: count for name, count in rows.items() if count})
 
 
 def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
-    """Rename the destinations in a table. Rows that exist for the new address are replaced."""
-    count = 0
-    for destination in connection.execute(select(table.c.destination).distinct()).scalars().all():
-        service, namespace = split_destination(destination)
-        if service != old:
-            continue
-        renamed = destination_of(new, namespace) if "#" in destination else new
-        if table is not BACKFILL:
-            connection.execute(delete(table).where(table.c.destination == renamed))
-        count += connection.execute(update(table).where(table.c.destination == destination).values(destination=renamed)).rowcount
-    return count
+    """Rename the destinations in a table, instead of what is known of the new address."""
+    at = table.c.destination + "#"  # a service, or a service and a namespace
+    is_old, is_new = (at.startswith(f"{service}#", autoescape=True) for service in (old, new))
+    if table is not BACKFILL:
+        connection.execute(delete(table).where(is_new))
+    renamed = literal(new) + func.substr(table.c.destination, len(old) + 1)
+    return connection.execute(update(table).where(is_old).values(destination=renamed)).rowcount
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, e
 from state.backfills import BackfillState
 from state.database import reading, writing
 from state.enums import Outcome, ProblemKind
+from state.export import Advance
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.entries import IS_UNDECIDED
 from state.tables import BACKFILL, BACKFILL_SLICE, ENTRY, LEASE, PROBLEM, RUN, SCOPE
@@ -26,24 +27,29 @@ _Clause = ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """How many records were deleted, or would be. `problems`: rejected, held or warned rows with their raw cells; `runs`:
-    accounts of runs; `answers`: those of delivered rows; `backfills`: done or cancelled ones with their slices.
-
-    `standing_problems`, `telling_runs` and `open_backfills` are as old but kept: those on a feed's current list; those that the
-    next run, its brakes or a person may need; and those with unfinished slices.
+class PrunedCounts:
+    """How many were deleted: raw cells of problem rows, accounts of runs, answers of delivered rows, backfills that are done or
+    cancelled.
     """
 
     problems: int = 0
     runs: int = 0
     answers: int = 0
     backfills: int = 0
-    standing_problems: int = 0
-    telling_runs: int = 0
-    open_backfills: int = 0
 
 
-def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, is_dry: bool = False) -> Pruned:
+@dataclass(frozen=True, slots=True)
+class KeptCounts:
+    """How many old ones were kept: problems on a feed's current list, runs that its next run or its brakes need, backfills with
+    slices left.
+    """
+
+    problems: int = 0
+    runs: int = 0
+    backfills: int = 0
+
+
+def prune(engine: Engine, before: datetime, advance: Advance, *, is_dry: bool = False) -> tuple[PrunedCounts, KeptCounts]:
     """Delete what was last seen, started, answered or ended before a time; with `is_dry` only count it.
 
     Runs may work meanwhile: each page is one transaction, during which no stage of that feed can write. `advance` is called
@@ -55,11 +61,11 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
         old = Counter[str](backfills=_count(connection, BACKFILL, is_ended))
         for scope_id, (name, table, _, which) in product(scopes, _HISTORY):
             old[name] += _count(connection, table, which(connection, scope_id, before))
-        kept = {
-            "standing_problems": _count(connection, PROBLEM, PROBLEM.c.seen_at < before) - old["problems"],
-            "telling_runs": _count(connection, RUN, RUN.c.started_at < before) - old["runs"],
-            "open_backfills": _count(connection, BACKFILL, BACKFILL.c.updated_at < before) - old["backfills"],
-        }
+        kept = KeptCounts(
+            problems=_count(connection, PROBLEM, PROBLEM.c.seen_at < before) - old["problems"],
+            runs=_count(connection, RUN, RUN.c.started_at < before) - old["runs"],
+            backfills=_count(connection, BACKFILL, BACKFILL.c.updated_at < before) - old["backfills"],
+        )
     if not is_dry:
         old.clear()
         for scope_id, (name, table, key, which) in product(scopes, _HISTORY):
@@ -70,7 +76,7 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
             ended = select(BACKFILL.c.id).where(is_ended)
             connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(ended)))
             old["backfills"] = connection.execute(delete(BACKFILL).where(is_ended)).rowcount
-    return Pruned(**old, **kept)
+    return PrunedCounts(**old), kept
 
 
 def _count(connection: Connection, table: Table, which: _Clause) -> int:
@@ -135,4 +141,4 @@ _HISTORY = (
     ("runs", RUN, RUN.c.number, _old_runs),
     ("answers", ENTRY, ENTRY.c.id, _old_answers),
 )
-"""For each kind in `Pruned`: the table, the key for paging, and the condition for old records."""
+"""For each kind in `PrunedCounts`: the table, the key for paging, and the condition for old records."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typing_extensions import TypedDict
@@ -16,13 +16,13 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.strict import parse_duration
-    from pipelines.cli.output.console import Output, document_from
+    from pipelines.cli.output.console import Output
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
     from state.database import shown_url
     from state.opening import existing_database
-    from state.prune import Pruned
+    from state.prune import KeptCounts, PrunedCounts
     from state.prune import prune as prune_state
 
 
@@ -58,44 +58,18 @@ def prune(
         )
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("deleting") as bar:
-        found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
-    removed = document_from(PrunedCounts, found)
-    kept = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
-    stays: Mapping[str, Any] = {**kept, "answers": ""}
+        removed, kept = (
+            (PrunedCounts(), KeptCounts()) if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
+        )
     output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=removed, kept=kept))
     if engine is None:
         output.note(f"there is no state DB at {name} yet: the first run creates it")
         return ExitCode.DONE
     deleted = "would be deleted" if dry_run else "deleted"
-    lines = (
-        {"what": what, deleted: getattr(found, kind), "kept, though old": stays[kind], "why kept": why if stays[kind] else ""}
-        for kind, (what, why) in _WHAT.items()
-    )
-    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", lines)
-    if not dry_run and any(removed.values()):
+    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", _lines(removed, kept, deleted))
+    if not dry_run and removed != PrunedCounts():
         output.note(_ROOM["sqlite" if settings.state_kind == "sqlite" else "postgresql"])
     return ExitCode.DONE
-
-
-class PrunedCounts(TypedDict):
-    """How many were deleted: raw cells of problem rows, accounts of runs, answers of delivered rows, backfills that are done or
-    cancelled.
-    """
-
-    problems: int
-    runs: int
-    answers: int
-    backfills: int
-
-
-class KeptCounts(TypedDict):
-    """How many old ones were kept: problems on a feed's current list, runs that its next run or its brakes need, backfills with
-    slices left.
-    """
-
-    problems: int
-    runs: int
-    backfills: int
 
 
 class Pruning(TypedDict):
@@ -120,3 +94,9 @@ _ROOM = {
     "sqlite": "later rows reuse the space; `VACUUM` in the sqlite3 shell returns it to the disk",
     "postgresql": "autovacuum frees the space for later rows; `VACUUM FULL` on these tables returns it to the disk",
 }
+
+
+def _lines(removed: PrunedCounts, kept: KeptCounts, deleted: str) -> Iterator[dict[str, object]]:
+    for name, (what, why) in _WHAT.items():
+        stays = getattr(kept, name, "")
+        yield {"what": what, deleted: getattr(removed, name), "kept, though old": stays, "why kept": why if stays else ""}

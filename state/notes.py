@@ -115,11 +115,10 @@ class NoticesSent:
 
     def causes(self) -> dict[tuple[FeedName, str], frozenset[str]]:
         """Return the causes of each feed and recipient that has any."""
-        which = NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.told_at.is_not(None)
+        sent = select(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause)
         found = defaultdict[tuple[FeedName, str], set[str]](set)
         with reading(self._engine) as connection:
-            rows = connection.execute(select(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause).where(*which))
-            for feed, recipient, cause in rows:
+            for feed, recipient, cause in connection.execute(sent.where(NOTICE_SENT.c.destination == self._destination)):
                 found[FeedName(feed), recipient].add(cause)
         return {key: frozenset(causes) for key, causes in found.items()}
 
@@ -132,12 +131,10 @@ class NoticesSent:
     def replace(self, feed: FeedName, recipient: str, causes: Collection[str]) -> None:
         """Record that a recipient was notified of these causes of a feed, and of no others."""
         key = {"destination": self._destination, "feed": feed, "recipient": recipient}
-        others = *(NOTICE_SENT.c[name] == value for name, value in key.items()), NOTICE_SENT.c.cause.not_in(sorted(causes))
-        new = {"words": "", "noted_at": self._now(), "told_at": self._now(), "is_over": False}
         with writing(self._engine) as connection:
-            connection.execute(delete(NOTICE_SENT).where(*others))
+            connection.execute(delete(NOTICE_SENT).where(*(NOTICE_SENT.c[name] == value for name, value in key.items())))
             for cause in sorted(causes):
-                put(connection, NOTICE_SENT, {**key, "cause": cause}, new)
+                put(connection, NOTICE_SENT, {**key, "cause": cause}, {"noted_at": self._now()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -447,22 +447,13 @@ class ServiceNote(Row, table=True):
 
 
 class NoticeSent(Row, table=True):
-    """A notification about a feed: one row for each cause and recipient, deleted once the end of the cause is sent.
-
-    `told_at`: when it was sent, None if it was not; `is_over`: the cause has ended, which is not sent yet; `noted_at`: when the
-    cause or its end was recorded. `claimed_until`: until then, a process is sending it. Only the recipient's name is stored, no
-    address.
-    """
+    """A cause that a recipient was last notified of. Only the recipient's name is stored, no address."""
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     feed: str = Field(primary_key=True, sa_type=PlainText)
     recipient: str = Field(primary_key=True, sa_type=PlainText)
     cause: str = Field(primary_key=True, sa_type=PlainText)
-    words: str = Field(sa_type=PlainText)
     noted_at: datetime = Field(sa_type=UtcTime)
-    told_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    is_over: bool = False
-    claimed_until: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class Media(Row, table=True):

@@ -53,6 +53,19 @@ SELECT scope_id, (SELECT max(token) FROM lease_before AS every WHERE every.scope
     process_started, acquired_at, heartbeat_at, expires_at, boot
 FROM lease_before WHERE shard = (SELECT min(shard) FROM lease_before AS every WHERE every.scope_id = lease_before.scope_id);
 DROP TABLE lease_before;
+CREATE TABLE notice_before AS SELECT * FROM notice_sent;
+DROP TABLE notice_sent;
+CREATE TABLE notice_sent (
+    destination TEXT NOT NULL,
+    feed TEXT NOT NULL,
+    recipient TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    noted_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_notice_sent PRIMARY KEY (destination, feed, recipient, cause)
+);
+INSERT INTO notice_sent
+SELECT destination, feed, recipient, cause, noted_at FROM notice_before WHERE told_at IS NOT NULL;
+DROP TABLE notice_before;
 DELETE FROM problem_row WHERE kind = 'held' AND EXISTS (SELECT 1 FROM ledger_entry
     WHERE ledger_entry.scope_id = problem_row.scope_id AND ledger_entry.row_key = problem_row.row_key
     AND state = 'held' AND length(body) = 0);

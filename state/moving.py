@@ -26,11 +26,8 @@ from state.tables import (
     BODY,
     DECISION,
     ENTRY,
-    LEASE,
     METADATA,
     OBSERVATION,
-    PROBLEM,
-    ROW_DIGESTS,
     RUN,
     SCOPE,
     SIDE_BY_SIDE,
@@ -105,12 +102,13 @@ def rename_service(engine: Engine, old_address: str, new_address: str, now: Call
         if not moved:
             known = connection.execute(select(SCOPE.c.service).distinct().order_by(SCOPE.c.service)).scalars()
             raise ConfigError(f"the state DB knows no feed at {old}", hint=f"it knows {', '.join(known) or 'none anywhere'}")
-        at_new = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SCOPE.c.service == new).limit(1)
-        if connection.execute(at_new).first() is not None:
+        at_new = select(SCOPE.c.id).where(SCOPE.c.service == new)
+        if connection.execute(select(ENTRY.c.id).where(ENTRY.c.scope_id.in_(at_new)).limit(1)).first() is not None:
             problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
             raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
-        for table in (ROW_DIGESTS, PROBLEM, RUN, LEASE):  # of feeds of which no run has come as far as a row
-            connection.execute(delete(table).where(table.c.scope_id.in_(select(SCOPE.c.id).where(SCOPE.c.service == new))))
+        for table in METADATA.sorted_tables:  # of feeds there of which no run has come as far as a row
+            if "scope_id" in table.c:
+                connection.execute(delete(table).where(table.c.scope_id.in_(at_new)))
         rows = {table.name: _rename(connection, table, old, new) for table in METADATA.sorted_tables if "destination" in table.c}
         connection.execute(update(SCOPE).where(SCOPE.c.service == old).values(service=new))
     return Renamed(old, new, moved, {name: count for name, count in rows.items() if count})

@@ -29,7 +29,6 @@ from state.moving import MOVER, migrate
 from state.notes import MediaMemory
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
-from state.tables import DUPLICATE_MARK, METADATA
 from state.verify import examine
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -170,10 +169,6 @@ def test_an_export_is_readable_by_other_tools_and_fills_either_kind(world: World
     assert content(there) == content(world.engine)
     assert examine(there).findings == ()
     ledger_of(world, there).acquire_lease("no holder comes along").release()
-
-
-def test_every_table_is_carried_but_what_is_of_this_moment_or_made_anew() -> None:
-    assert {*METADATA.tables} - {table.name for table in TABLES} == {DUPLICATE_MARK.name}
 
 
 def test_an_export_needs_a_folder_that_is_there(world: World, tmp_path: Path) -> None:

@@ -12,9 +12,6 @@ from threading import Timer
 
 import psycopg
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_tables import (
@@ -29,7 +26,7 @@ from ledger_tables import (
 )
 from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, Engine, event, inspect, make_url, text
+from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
@@ -44,13 +41,10 @@ from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope
-from state.migrations.upgrade import HEAD
 from state.opening import open_database
 from state.queries import LedgerQueries
-from state.tables import METADATA, storable
+from state.tables import storable
 from state.verify import Examination, Finding, examine
-
-MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 
 
 def url(path: Path) -> str:
@@ -65,17 +59,6 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(postg
         assert admin.execute("SELECT pg_terminate_backend(%s, 30000)", [closed]).fetchone() == (True,)
     with writing(engine) as connection:
         assert connection.execute(backend).scalar_one() != closed
-    engine.dispose()
-
-
-def test_the_migrations_end_in_the_tables_and_the_newest_is_the_one_that_opening_looks_for(tmp_path: Path) -> None:
-    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
-    engine = open_database(url(tmp_path / "state.db"))
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-        declared = {index.name for table in METADATA.tables.values() for index in table.indexes}
-        found = {index["name"] for table in METADATA.tables for index in inspect(connection).get_indexes(table)}
-        assert declared <= found
     engine.dispose()
 
 

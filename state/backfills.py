@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -144,22 +144,13 @@ class Backfills:
         """Record the result of a slice, and the backfill as done after the last one; return False if another run has taken the
         slice.
         """
-        ended = {
-            "state": end.state.value,
-            "run_id": end.run_id,
-            "exit_code": end.exit_code,
-            "message": end.message,
-            "counts": json.dumps(dict(end.counts)),
-            "finished_at": self._now(),
-        }
+        ended = {**asdict(end), "state": end.state.value, "counts": json.dumps(dict(end.counts)), "finished_at": self._now()}
         working = (BACKFILL_SLICE.c.state == SliceState.WORKING.value, BACKFILL_SLICE.c.claim == claim)
         with writing(self._engine) as connection:
             _is_open(connection, backfill_id)
             count = connection.execute(update(BACKFILL_SLICE).where(*_of(backfill_id, number), *working).values(ended)).rowcount
-            left = select(BACKFILL_SLICE.c.number).where(
-                BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.state != SliceState.DONE.value
-            )
-            if connection.execute(left.limit(1)).first() is None:
+            is_left = BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.state != SliceState.DONE.value
+            if connection.execute(select(BACKFILL_SLICE.c.number).where(*is_left).limit(1)).first() is None:
                 _set(connection, backfill_id, BackfillState.DONE, self._now())
             return count == 1
 

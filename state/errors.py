@@ -36,7 +36,7 @@ class StateBusyError(TransientError):
 
 class Failure(Enum):
     """A kind of failure: its exception, what is wrong, the hint, and the beginnings of the codes that mean it (SQLite's names,
-    SQLSTATEs, and errno's names for a file that cannot be opened).
+    SQLSTATEs, and errno's names).
     """
 
     LOCKED = (
@@ -123,6 +123,11 @@ def _failure_of(code: str) -> Failure:
     return known[max(known, key=len)] if known else Failure.OTHER
 
 
+def of_system(error: OSError) -> Failure:
+    """Return the failure for an error of the operating system."""
+    return _failure_of(errno.errorcode.get(error.errno or 0, ""))
+
+
 def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
     """Return the failure for an error of SQLite, and its text. `path`: the file, if the database is one."""
     code, reply = getattr(error, "sqlite_errorname", ""), str(error)  # the module's own complaints have none
@@ -131,7 +136,7 @@ def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
             os.close(os.open(path, os.O_RDWR))
             os.close(os.open(Path(path).parent, os.O_RDONLY))  # SQLite opens more than one file
         except OSError as reason:
-            return _failure_of(errno.errorcode.get(reason.errno or 0, "")), f"{reply} ({reason.strerror})"
+            return of_system(reason), f"{reply} ({reason.strerror})"
     return _failure_of(code), reply
 
 

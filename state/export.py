@@ -106,9 +106,7 @@ def count_rows(connection: Connection, tables: Iterable[Table] = TABLES) -> int:
     return sum(connection.execute(select(func.count()).select_from(table)).scalar_one() for table in tables)
 
 
-def copy_rows(
-    source: Connection, target: Connection, table: Table, rows: Select[Any], advance: Advance = lambda _rows: None
-) -> int:
+def copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any], advance: Advance = _silent) -> int:
     """Copy some rows of a table; return their number."""
     count = 0
     for page in pages_of(source, rows, advance):

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
-from state.errors import Failure, StateUnavailableError
+from state.errors import Failure, of_system
 from state.ledger.lease import held_by, is_free, server_now
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_folder
@@ -35,10 +35,7 @@ def open_database(url: str, *, upgrades: bool = True, keeps_log: bool = False) -
         if is_sqlite_file(address):
             make_private_folder(folder.absolute())  # for its owner alone: bodies and raw cells are the partner's
     except OSError as error:
-        raise StateUnavailableError(
-            f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
-            hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
-        ) from error
+        raise of_system(error).error(shown_url(address), f"{folder}: {error.strerror}") from error
     engine = create_engine(address, keeps_log=keeps_log)
     try:
         if upgrades:

@@ -16,7 +16,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from postgres import Postgres
 from sqlalchemy import Boolean, Connection, DateTime, Engine, MetaData, inspect, text
-from unit.state.world import World
+from unit.state.world import Clock, World
 
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
@@ -26,6 +26,7 @@ from state.errors import HeldByAnotherError, StateDamagedError
 from state.export import Sum, import_from, line_of, sums_of
 from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD, differences, upgrade
+from state.notes import NoticesSent
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
 from state.tables import METADATA
@@ -207,6 +208,16 @@ def test_an_earlier_event_becomes_a_warning_and_a_held_row_without_a_payload_is_
     assert [one.row_key for one in queries.rows(BOOK, RowFilter(waiting=Waiting.WARNING))] == ["a"]
     assert queries.rows(FeedScope("https://story-3.example#tests", BOOK.feed), RowFilter()) == ()
     assert examine(engine).findings == ()
+    engine.dispose()
+
+
+def test_a_notification_that_was_never_sent_is_forgotten(tmp_path: Path) -> None:
+    with of_0_2(tmp_path) as old:
+        at = "2026-03-01T12:00:00.000000+00:00"
+        rows = [("here", "agenda", "ops", cause, "", at, told_at, 0, None) for cause, told_at in (("brake", at), ("away", None))]
+        old.executemany("INSERT INTO notice_sent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    engine = open_database(url_of(tmp_path))
+    assert NoticesSent(engine, "here", Clock()).causes() == {(BOOK.feed, "ops"): {"brake"}}
     engine.dispose()
 
 

@@ -169,7 +169,7 @@ class Books:
 
     def holders(self) -> list[str]:
         """Who holds a feed."""
-        return [worker.name for feed in self.queries.status() for worker in feed.workers] if self.queries else []
+        return [feed.lease.name for feed in self.queries.status() if feed.lease] if self.queries else []
 
     def states(self) -> dict[str, str]:
         """The state of every entry, by row key."""

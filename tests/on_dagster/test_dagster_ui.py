@@ -172,5 +172,5 @@ def health_of_the_run(running: Ui) -> WorkerStatus:
 
 def holder_of_the_feed(desk: Desk) -> int:
     with opened_database(f"sqlite:///{desk.folder / 'state' / 'state.db'}") as engine:
-        (worker,) = (worker for feed in LedgerQueries(engine).status() for worker in feed.workers)
-    return worker.pid
+        (holder,) = (feed.lease for feed in LedgerQueries(engine).status() if feed.lease)
+    return holder.pid

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import select
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -170,6 +170,32 @@ def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], r
     """Insert a row, or replace the one with the same key; of several concurrent writers the last one wins."""
     connection.execute(insert_if_new(connection, table), {**key, **rest})
     connection.execute(sa.update(table).where(*(table.c[name] == value for name, value in key.items())).values(**rest))
+
+
+def run_prepared(connection: sa.Connection, statement: sa.UpdateBase, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Run a statement for each row of parameters, and return how many rows it found.
+
+    It is compiled once, and the parameters are converted here: SQLAlchemy takes twice as long for that (budget 5).
+    """
+    text, names, given, converters = _prepared(statement, connection.dialect)
+    values: list[Any] = [{**given, **row} for row in rows]
+    for row in values:
+        for name, convert in converters:
+            row[name] = convert(row[name])
+    if names is not None:
+        values = [tuple([row[name] for name in names]) for row in values]
+    return connection.exec_driver_sql(text, values if len(values) > 1 else values[0]).rowcount
+
+
+@lru_cache(maxsize=64)
+def _prepared(
+    statement: sa.UpdateBase, dialect: sa.Dialect
+) -> tuple[str, Sequence[str] | None, Mapping[str, Any], Sequence[tuple[str, Callable[[Any], Any]]]]:
+    """Return a statement's text, the names of its parameters in the driver's order, their values, and the types' converters."""
+    compiled = statement.compile(dialect=dialect)
+    given = {name: bind.value for name, bind in compiled.binds.items()}
+    found = ((name, bind.type.dialect_impl(dialect).bind_processor(dialect)) for name, bind in compiled.binds.items())
+    return str(compiled), compiled.positiontup, given, [(name, convert) for name, convert in found if convert is not None]
 
 
 def _is_sqlite(address: sa.URL) -> bool:

@@ -268,6 +268,11 @@ class Effect(NamedTuple):
     event_id: int | None = None
     is_next_key: bool = False
 
+    @property
+    def state(self) -> EntryState:
+        """The state in which it leaves the entry."""
+        return state_of(self.outcome, Tried.NO if self.is_next_key else self.attempts.tried)
+
 
 def stored_as(answer: Answer) -> str:
     """Return the id by which a stored refusal or denial is recognised, "unnamed" without a request id."""

@@ -28,7 +28,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, bindpar
 
 from mappings.errors import SyncError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
-from state.database import free_pages, writing
+from state.database import free_pages, run_prepared, writing
 from state.enums import Phase
 from state.errors import HeldByAnotherError, LeaseLostError
 from state.tables import LEASE, RUN
@@ -195,7 +195,7 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
     """
     ttl, now = timedelta(seconds=clock.ttl_s), clock.now()
     beat = {"ttl": ttl} if clock.is_servers else {"now": now, "until": now + ttl}
-    if connection.execute(_RENEW[clock.is_servers], {"scope": scope_id, "shown": token, **beat}).rowcount != 1:
+    if run_prepared(connection, _RENEW[clock.is_servers], [{"scope": scope_id, "shown": token, **beat}]) != 1:
         raise LeaseLostError(
             "another run has taken this feed over; this one stops",
             hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",

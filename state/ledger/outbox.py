@@ -7,26 +7,26 @@ count by what it shows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from math import inf
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mappings.delivery import Answer, Blocked, Denial, Intent, Receipt, Refusal, Superseded, Uncertain, Verdict
+from mappings.delivery import Blocked, Denial, Intent, Receipt, Refusal, Superseded, Uncertain, Verdict
 from mappings.errors import SyncError
 from mappings.outcome import Cover
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
-from state.database import reading, rounded
+from state.database import reading, rounded, run_prepared
 from state.enums import EntryState, Grant, Outcome, Phase
-from state.errors import StateBusyError
 from state.facts import NO_ATTEMPTS, Attempts, Effect, Tried, effect_of, state_of, stored_as, those
 from state.ledger.accounts import PublishAccount, dump_answer, load_answer
-from state.ledger.entries import FACTS, IS_GONE, IS_IGNORED, IS_OPEN, attempts_of, in_facts, is_forgotten
+from state.ledger.entries import FACTS, IS_GONE, IS_IGNORED, IS_OPEN, SOME, attempts_of, in_facts, is_forgotten
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
@@ -39,7 +39,7 @@ _IS_OWED = sa.and_(ENTRY.c.outcome == Outcome.OWED.value, IS_OPEN)
 
 
 class Claim(NamedTuple):
-    """An entry as of its claim by this drain, with the attempts before it; the first fields in the order of the columns read.
+    """An entry as of its claim by this drain, with the attempts before it.
 
     `copies`: the requests under all keys that may have created an event; `begun`: how many of this claim are on record.
     """
@@ -50,39 +50,47 @@ class Claim(NamedTuple):
     channel_id: int
     answer: str | None
     body: bytes
-    cover_url: str | None
-    cover_on_error: str | None
-    requests: int
+    cover: Cover | None
+    attempts: Attempts
     since: datetime | None
-    is_limited: bool
-    refused_id: str | None
-    denied_id: str | None
-    granted: str | None
     last_at: datetime | None
     copies: int
     begun: int
+
+    @property
+    def on_record(self) -> Attempts:
+        """The attempts with the requests of this claim. What a person allowed is used up by the first."""
+        requests, granted = self.attempts.requests + self.begun, None if self.begun else self.attempts.granted
+        return self.attempts._replace(requests=requests, granted=granted)
 
     def begin(self, now: datetime) -> Claim:
         """Return the claim with one request more on record. A person's `resend` takes the risk of those before: the service's
         memory of the key counts from this one.
         """
-        is_counted_anew = self.since is None or self.granted == Grant.RESEND
+        is_counted_anew = self.since is None or self.attempts.granted is Grant.RESEND
         return self._replace(begun=self.begun + 1, since=now if is_counted_anew and not self.begun else self.since)
 
-    def is_failed_again(self, answer: Answer) -> bool:
+    def refuse(self, verdict: Refusal | Blocked | Superseded | None) -> Claim:
+        """Return the claim after a verdict on an earlier body in this call, with none of its requests open."""
+        if verdict is None:
+            return self
+        requests, answered_as = self.attempts.requests + verdict.copies, stored_as(verdict.answer)
+        attempts = self.attempts._replace(requests=requests, refused_id=answered_as)
+        return self._replace(attempts=attempts, copies=self.copies + verdict.copies, begun=0)
+
+    def is_failed_again(self, verdict: Verdict) -> bool:
         """Return whether this is the same failure after which a person resent the row: no attempt had another result."""
-        if self.answer is None or self.granted != Grant.RESEND or not answer.request_id:
+        if not isinstance(verdict, Uncertain) or self.answer is None or self.attempts.granted is not Grant.RESEND:
             return False
-        last = load_answer(self.answer)
-        return last.status >= HTTPStatus.INTERNAL_SERVER_ERROR and last.request_id == answer.request_id
+        last, request_id = load_answer(self.answer), verdict.answer.request_id
+        return last.status >= HTTPStatus.INTERNAL_SERVER_ERROR and bool(request_id) and last.request_id == request_id
 
 
 _CLAIM = (
     sa.select(
-        *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.revision, ENTRY.c.channel_id, ENTRY.c.answer),
-        *(BODY.c.body, BODY.c.cover_url, BODY.c.cover_on_error),
-        *(sa.func.coalesce(ATTEMPT.c.requests, 0), ATTEMPT.c.since, sa.func.coalesce(ATTEMPT.c.is_limited, sa.false())),
-        *(ATTEMPT.c.refused_id, ATTEMPT.c.denied_id, ATTEMPT.c.granted, ATTEMPT.c.last_at, COPIES),
+        *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.revision, ENTRY.c.channel_id, ENTRY.c.answer, BODY.c.body),
+        *(BODY.c.cover_url, BODY.c.cover_on_error, ATTEMPT.c.since, ATTEMPT.c.last_at, COPIES.label("copies")),
+        *(ATTEMPT.c.requests, ATTEMPT.c.is_limited, ATTEMPT.c.refused_id, ATTEMPT.c.denied_id, ATTEMPT.c.granted),
     )
     .select_from(ENTRY)
     .join(BODY, BODY.c.entry_id == ENTRY.c.id)
@@ -99,19 +107,20 @@ _CLAIM = (
     .order_by(ENTRY.c.id)
 )
 _OLDEST = _CLAIM.where(ENTRY.c.id > sa.bindparam("after")).limit(sa.bindparam("want"))
-_THESE = _CLAIM.where(ENTRY.c.id.in_(sa.bindparam("entries", expanding=True)))
-_OWNERS = sa.select(ENTRY.c.event_id, ENTRY.c.id, ENTRY.c.row_key).where(
-    ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.event_id.in_(sa.bindparam("events", expanding=True))
+_OTHER = ENTRY.alias()
+_IS_TAKEN = sa.exists().where(
+    *(_OTHER.c.scope_id == sa.bindparam("scope"), _OTHER.c.event_id == sa.bindparam("new_event_id")),
+    _OTHER.c.id != sa.bindparam("entry"),
 )
-_WRITTEN = ("outcome", "revision", "answer")
-_NEW: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*_WRITTEN, "event_id", "changed_at")}
-_SENT = sa.func.coalesce(sa.bindparam("new_sent_run", type_=ENTRY.c.sent_run.type), ENTRY.c.sent_run)
-_SETTLE = sa.update(ENTRY).where(ENTRY.c.id == sa.bindparam("entry"), _IS_OWED).values(**_NEW, sent_run=_SENT)
-_FORGET = sa.delete(ATTEMPT).where(ATTEMPT.c.entry_id == sa.bindparam("entry"))
-_FORGET_KEY = _FORGET.where(ATTEMPT.c.revision == sa.bindparam("of_revision"))
-_DELIVER = {"sqlite": (_SETTLE, _FORGET), "postgresql": (_SETTLE.add_cte(_FORGET.cte("forgotten")),)}
-"""The statements that settle a delivered entry and forget its requests; on PostgreSQL in one round trip."""
-_KEY = ("entry_id", "revision")
+_NEW: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in ("outcome", "revision", "answer", "event_id", "changed_at")}
+# A connection that broke while it committed leaves open whether it did: what is written already is found as well.
+_IS_WRITTEN = sa.and_(ENTRY.c.outcome == sa.bindparam("new_outcome"), ENTRY.c.answer == sa.bindparam("new_answer"))
+_SETTLE = (
+    sa.update(ENTRY)
+    .where(ENTRY.c.id == sa.bindparam("entry"), sa.or_(ENTRY.c.outcome == Outcome.OWED.value, _IS_WRITTEN), ~_IS_TAKEN)
+    .values(**_NEW, sent_run=sa.func.coalesce(sa.bindparam("new_sent_run", type_=ENTRY.c.sent_run.type), ENTRY.c.sent_run))
+)
+_FORGET = sa.delete(ATTEMPT).where(ATTEMPT.c.entry_id == sa.bindparam("entry"), ATTEMPT.c.revision >= sa.bindparam("of_revision"))
 _PIN = sa.update(BODY).where(
     BODY.c.entry_id == sa.bindparam("entry"), sa.exists().where(ENTRY.c.id == BODY.c.entry_id, _IS_OWED).correlate(BODY)
 )
@@ -120,12 +129,16 @@ _PIN = _PIN.values({name: sa.bindparam(f"new_{name}") for name in ("body", "cove
 
 def _putting(insert: Any) -> Any:
     """Return the statement that writes attempts, in one of the dialects."""
-    new = insert(ATTEMPT)
-    changed = {column.name: new.excluded[column.name] for column in ATTEMPT.c if column.name not in _KEY}
-    return new.on_conflict_do_update(index_elements=list(_KEY), set_=changed)
+    key, new = ("entry_id", "revision"), insert(ATTEMPT)
+    changed = {column.name: new.excluded[column.name] for column in ATTEMPT.c if column.name not in key}
+    return new.values({column.name: sa.bindparam(column.name) for column in ATTEMPT.c}).on_conflict_do_update(
+        index_elements=list(key), set_=changed
+    )
 
 
 _PUT = {"sqlite": _putting(sqlite.insert), "postgresql": _putting(postgresql.insert)}
+_End = tuple[Claim, Verdict, Effect]
+"""A claim, its verdict and what that leads to."""
 
 
 class NotClaimedError(SyncError):
@@ -140,60 +153,28 @@ class Settled:
     verdict: Verdict
 
 
-class _End(NamedTuple):
-    """A claim, its verdict and what that leads to."""
-
-    claim: Claim
-    verdict: Verdict
-    effect: Effect
-
-    @property
-    def copies(self) -> int:
-        """How many events of the entry may exist."""
-        return self.claim.copies + self.verdict.copies
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the event is known, and the only one, so that the requests for it are of no interest."""
-        return self.effect.outcome is Outcome.CREATED and self.copies < 2
-
-    @property
-    def state(self) -> EntryState:
-        """The state in which the entry is left."""
-        return state_of(self.effect.outcome, Tried.NO if self.effect.is_next_key else self.effect.attempts.tried)
-
-
 class Outbox:
     """One drain of the rows that a feed owes. Not thread-safe; after an error other than `StateBusyError` it is over, and
     another must be opened.
 
-    An entry is handed out once in a drain, and again only under a next key. `limit`: the most rows; `ids`: the only entries to
-    take, None for all; `key_memory`: how long the service remembers the key of an unanswered attempt; `begun`: the account at
-    the start, with the rows that became uncertain at once.
+    An entry is handed out once in a drain, and again only under a next key. `queue`: entries to hand out first; `left`: how many
+    others may follow; `key_memory`: how long the service remembers the key of an unanswered attempt; `begun`: the account at the
+    start, with the rows that became uncertain at once.
     """
 
     def __init__(
-        self,
-        run: FencedTransaction,
-        limit: int | None,
-        key_memory: timedelta,
-        ids: list[int] | None,
-        begun: PublishAccount,
-        stopped_by: str,
+        self, run: FencedTransaction, queue: list[int], left: float, key_memory: timedelta, begun: PublishAccount, stopped_by: str
     ) -> None:
         self._run = run
-        self._put, self._deliver = _PUT[run.engine.dialect.name], _DELIVER[run.engine.dialect.name]
-        self._left = limit
+        self._queue = queue
+        self._left = left
         self._key_memory = key_memory
-        self._ids = ids
         self._begun = begun
         self.stopped_by = stopped_by
         """Why an earlier drain of this feed was stopped, if no row has been delivered since; "" otherwise."""
         self._ended: Counter[str] = Counter({EntryState.UNCERTAIN.value: begun.uncertain})
         self._last_id = 0
         self._claims: dict[int, Claim] = {}
-        self._again: list[int] = []
-        self._is_in_doubt = False
         self._resent: set[int] = set()
         self._own_denials: frozenset[str] | None = None
 
@@ -212,50 +193,31 @@ class Outbox:
         is durable.
         """
         now, want = self._run.now(), max(want, 0)
-        try:
-            with self._run.transaction() as connection:
-                ends = self._settle(connection, settled, now) if settled else []
-                again = [
-                    *self._again,
-                    *(end.claim.id for end in ends if end.state is EntryState.PENDING and end.effect.is_next_key),
-                ]
-                page = {"scope": self._run.scope_id, "since": now - self._key_memory}
-                retried = _claim_these(connection, again[:want], page)
-                most = want - len(retried) if self._left is None else min(want - len(retried), self._left)
-                if self._ids is not None:
-                    first = _claim_these(connection, self._ids[:most], page)
-                elif most > 0:
-                    oldest = connection.execute(_OLDEST, {**page, "after": self._last_id, "want": most})
-                    first = [Claim._make((*row, 0)) for row in oldest]
-                else:
-                    first = []
-                claims = [claim if claim.cover_url is not None else claim.begin(now) for claim in (*retried, *first)]
-                self._record(connection, [claim for claim in claims if claim.begun], now)
-        except StateBusyError:
-            self._is_in_doubt = True
-            raise
-        self._is_in_doubt = False
-        for end in ends:
-            if end.copies > max(self._claims.pop(end.claim.id).copies, 1):
-                self._resent.add(end.claim.id)
-            self._ended[end.state.value] += 1
-        self._again = again[want:]
+        with self._run.transaction() as connection:
+            ends = self._settle(connection, settled, now) if settled else []
+            again = [claim.id for claim, _, effect in ends if effect.is_next_key and effect.outcome is Outcome.OWED]
+            queue = again + self._queue
+            page = {"scope": self._run.scope_id, "since": now - self._key_memory}
+            claims = _claim_these(connection, queue[:want], page)
+            most = min(want - len(claims), self._left)
+            first = connection.execute(_OLDEST, {**page, "after": self._last_id, "want": most}).all() if most > 0 else []
+            claims += map(_as_claim, first)
+            claims = [claim if claim.cover else claim.begin(now) for claim in claims]
+            self._put(connection, [(claim, claim.on_record) for claim in claims if claim.begun], now)
+        for claim, verdict, effect in ends:
+            if claim.copies + verdict.copies > max(self._claims.pop(claim.id).copies, 1):
+                self._resent.add(claim.id)
+            self._ended[effect.state.value] += 1
+        self._queue = queue[want:]
+        self._left -= len(first)
         if first:
             self._last_id = first[-1].id
-        if self._ids is not None:
-            self._ids = self._ids[most:]
-        if self._left is not None:
-            self._left -= len(first)
         self._claims.update((claim.id, claim) for claim in claims)
         return [self._as_intent(claim, now) for claim in claims]
 
     def begin_again(self, intent: Intent) -> None:
         """Record, before it is sent, that another attempt of a claimed intent begins."""
-        now = self._run.now()
-        claim = self._claim_of(intent).begin(now)
-        with self._run.transaction() as connection:
-            self._record(connection, [claim], now)
-        self._claims[claim.id] = claim
+        self._rewrite(self._claim_of(intent).begin(self._run.now()))
 
     def note_stop(self, why: str) -> None:
         """Record for the next run why this drain was stopped; "" once a row has been delivered."""
@@ -272,23 +234,14 @@ class Outbox:
         `missing`: why the image is not in it; listed for people in the same transaction. `refused`: the verdict on the body
         before this one, in this call; the corrected body is sent under the same key first.
         """
-        now = self._run.now()
-        claim = _refused(self._claim_of(intent), refused).begin(now)._replace(cover_url=None)
-        with self._run.transaction() as connection:
-            self._pin(connection, intent, body, None)
-            self._record(connection, [claim], now)
-            if missing is not None:
-                warn_of_image(connection, self._run, intent.entry_id, missing)
-        self._claims[intent.entry_id] = claim
-        return replace(intent, body=body, cover=None, refused_request_id=claim.refused_id or "")
+        claim = self._claim_of(intent).refuse(refused).begin(self._run.now())
+        pinned = replace(intent, body=body, cover=None, refused_request_id=claim.attempts.refused_id or "")
+        self._rewrite(claim, pinned, missing)
+        return pinned
 
     def unpin(self, intent: Intent, *, refused: Refusal | Blocked | Superseded) -> None:
         """Let the intent request its cover image again in a later run: the body with the pinned image is `refused`."""
-        claim = _refused(self._claim_of(intent), refused)
-        with self._run.transaction() as connection:
-            self._pin(connection, intent, intent.body, intent.cover)
-            self._record(connection, [claim], self._run.now())
-        self._claims[intent.entry_id] = claim
+        self._rewrite(self._claim_of(intent).refuse(refused), intent)
 
     def account(self) -> PublishAccount:
         """Return the account of this drain, compared with what the table says is still owed.
@@ -308,104 +261,108 @@ class Outbox:
             return read_standing(connection, self._run.scope_id, self._run.now(), self._key_memory.total_seconds())
 
     def _settle(self, connection: sa.Connection, settled: Sequence[Settled], now: datetime) -> list[_End]:
-        """Write what these verdicts lead to."""
-        ends = [self._end_of(connection, claim, verdict) for claim, verdict in self._readable(connection, settled)]
-        unwritten = self._unwritten(connection, ends) if self._is_in_doubt else ends
-        delivered = [end for end in unwritten if end.is_done]
-        kept = [end for end in unwritten if not end.is_done]
-        found = 0
-        for (settle, *more), group in ((self._deliver, delivered), ((_SETTLE,), kept)):
-            columns = [_as_columns(end, self._run.number, now) for end in group]
-            if columns:
-                found += connection.execute(settle, columns).rowcount
-                for statement in more:
-                    connection.execute(statement, [{"entry": end.claim.id} for end in group])
-        if found != len(unwritten):
-            raise NotClaimedError(
-                f"{len(unwritten) - found} of {len(unwritten)} answers found their entry changed by another process",
-                hint="only one run may publish a feed at a time; `eventsync status` shows who holds it",
-            )
-        bare = [end.claim for end in kept if end.effect.attempts == NO_ATTEMPTS]
-        if bare:
-            connection.execute(_FORGET_KEY, [{"entry": claim.id, "of_revision": claim.revision} for claim in bare])
-        self._write(connection, [(end.claim, end.effect.attempts) for end in kept if end.effect.attempts != NO_ATTEMPTS], now)
+        """Write what these verdicts lead to. An event that another row has already makes a receipt an unreadable answer."""
+        given = [(self._claim_of(each.intent), each.verdict) for each in settled]
+        ends = [self._end_of(connection, *each) for each in given]
+        if self._write(connection, ends, now) != len(ends):
+            ends = [self._end_of(connection, *each) for each in self._readable(connection, given)]
+            found = self._write(connection, ends, now)
+            if found != len(ends):
+                raise NotClaimedError(
+                    f"{len(ends) - found} of {len(ends)} answers found their entry changed by another process",
+                    hint="only one run may publish a feed at a time; `eventsync status` shows who holds it",
+                )
+        forgotten, kept = [], []
+        for claim, verdict, effect in ends:
+            if effect.outcome is Outcome.CREATED and claim.copies + verdict.copies < 2:  # the only event, and it is known
+                forgotten.append({"entry": claim.id, "of_revision": 0})
+            elif effect.attempts == NO_ATTEMPTS:
+                forgotten.append({"entry": claim.id, "of_revision": claim.revision})
+            else:
+                kept.append((claim, effect.attempts))
+        if forgotten:
+            run_prepared(connection, _FORGET, forgotten)
+        self._put(connection, kept, now)
         return ends
 
-    def _readable(self, connection: sa.Connection, settled: Sequence[Settled]) -> list[tuple[Claim, Verdict]]:
-        """Return the verdicts with their claims. An event that another row has already makes a receipt an unreadable answer."""
-        claimed = [(self._claim_of(each.intent), each.verdict) for each in settled]
-        events = [verdict.event_id for _, verdict in claimed if isinstance(verdict, Receipt)]
-        if not events:
-            return claimed
-        found = connection.execute(_OWNERS, {"scope": self._run.scope_id, "events": rounded(events)})
-        owners = {row.event_id: (row.id, row.row_key) for row in found}
-        readable: list[tuple[Claim, Verdict]] = []
-        for claim, given in claimed:
-            verdict: Verdict = given
-            if isinstance(given, Receipt):
-                owner, row_key = owners.setdefault(given.event_id, (claim.id, claim.row_key))
-                if owner != claim.id:
-                    why = f"the service answered with event {given.event_id}, which is that of row {row_key}"
-                    verdict = Uncertain(replace(given.answer, message=why), given.attempts, given.copies)
-            readable.append((claim, verdict))
-        return readable
-
     def _end_of(self, connection: sa.Connection, claim: Claim, verdict: Verdict) -> _End:
-        is_own = True
-        if isinstance(verdict, Superseded):
-            if self._own_denials is None:
-                self._own_denials = _find_own_denials(connection, self._run.scope_id)
-            is_own = claim.denied_id in self._own_denials
-        is_failed_again = isinstance(verdict, Uncertain) and claim.is_failed_again(verdict.answer)
-        effect = effect_of(verdict, attempts_of(claim), are_denials_own=is_own, is_failed_again=is_failed_again)
-        return _End(claim, verdict, effect)
+        if isinstance(verdict, Superseded) and self._own_denials is None:
+            self._own_denials = _find_own_denials(connection, self._run.scope_id)
+        is_own, is_again = claim.attempts.denied_id in (self._own_denials or ()), claim.is_failed_again(verdict)
+        return claim, verdict, effect_of(verdict, claim.attempts, are_denials_own=is_own, is_failed_again=is_again)
 
-    def _unwritten(self, connection: sa.Connection, ends: Sequence[_End]) -> list[_End]:
-        """Return what is not written yet: a connection that broke while it committed leaves open whether it did."""
-        which = ENTRY.c.id.in_([end.claim.id for end in ends])
-        rows = connection.execute(sa.select(ENTRY.c.id, *(ENTRY.c[name] for name in _WRITTEN)).where(which))
-        written = {row[0]: tuple(row[1:]) for row in rows}
-        wanted = ((end, _as_columns(end, self._run.number, self._run.now())) for end in ends)
-        return [end for end, new in wanted if written.get(end.claim.id) != tuple(new[f"new_{name}"] for name in _WRITTEN)]
-
-    def _record(self, connection: sa.Connection, claims: Sequence[Claim], now: datetime) -> None:
-        """Record the requests of these claims that have begun. What a person allowed is used up by the first."""
-        attempts = [attempts_of(claim) for claim in claims]
-        begun = [
-            each._replace(requests=each.requests + claim.begun, granted=None if claim.begun else each.granted)
-            for claim, each in zip(claims, attempts, strict=True)
+    def _write(self, connection: sa.Connection, ends: Sequence[_End], now: datetime) -> int:
+        """Write the answers; return how many found their entry as it was claimed."""
+        rows = [
+            {
+                "scope": self._run.scope_id,
+                "entry": claim.id,
+                "new_outcome": effect.outcome.value,
+                "new_revision": claim.revision + effect.is_next_key,
+                "new_answer": dump_answer(verdict.answer),
+                "new_event_id": effect.event_id,
+                "new_changed_at": now,
+                "new_sent_run": self._run.number if verdict.attempts else None,
+            }
+            for claim, verdict, effect in ends
         ]
-        self._write(connection, list(zip(claims, begun, strict=True)), now)
+        return run_prepared(connection, _SETTLE, rows)
 
-    def _write(self, connection: sa.Connection, attempts: Sequence[tuple[Claim, Attempts]], now: datetime) -> None:
-        if attempts:
-            last = {"last_at": now, "run": self._run.number}
-            rows = [
-                {
-                    **each._asdict(),
-                    **last,
-                    "entry_id": claim.id,
-                    "revision": claim.revision,
-                    "since": (claim.since or now) if each.requests else None,
+    def _readable(self, connection: sa.Connection, given: Sequence[tuple[Claim, Verdict]]) -> Iterator[tuple[Claim, Verdict]]:
+        """Yield the verdicts with their claims, without receipts for an event that another row has."""
+        events = [verdict.event_id for _, verdict in given if isinstance(verdict, Receipt)]
+        owned = sa.select(ENTRY).where(ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.event_id.in_(events))
+        owners = {row.event_id: row for row in connection.execute(owned)}
+        for claim, verdict in given:
+            owner = owners.get(verdict.event_id) if isinstance(verdict, Receipt) else None
+            if owner is None or owner.id == claim.id:
+                yield claim, verdict
+            else:
+                why = f"the service answered with event {owner.event_id}, which is that of row {owner.row_key}"
+                yield claim, Uncertain(replace(verdict.answer, message=why), verdict.attempts, verdict.copies)
+
+    def _rewrite(self, claim: Claim, pinned: Intent | None = None, missing: Reason | None = None) -> None:
+        """Record a claim that has changed, with the body and the cover of an intent."""
+        with self._run.transaction() as connection:
+            if pinned is not None:
+                cover = pinned.cover
+                new = {
+                    "new_body": pinned.body,
+                    "new_cover_url": cover and cover.url,
+                    "new_cover_on_error": cover and cover.on_error,
                 }
-                for claim, each in attempts
-            ]
-            connection.execute(self._put, rows)
+                if run_prepared(connection, _PIN, [{"entry": claim.id, **new}]) != 1:
+                    raise _not_claimed(claim.row_key)
+            self._put(connection, [(claim, claim.on_record)], self._run.now())
+            if missing is not None:
+                warn_of_image(connection, self._run, claim.id, missing)
+        self._claims[claim.id] = claim
 
-    def _pin(self, connection: sa.Connection, intent: Intent, body: bytes, cover: Cover | None) -> None:
-        new = {"new_body": body, "new_cover_url": cover and cover.url, "new_cover_on_error": cover and cover.on_error}
-        if connection.execute(_PIN, {"entry": intent.entry_id, **new}).rowcount != 1:
-            raise _not_claimed(intent)
+    def _put(self, connection: sa.Connection, attempts: Sequence[tuple[Claim, Attempts]], now: datetime) -> None:
+        """Write the attempts under the present keys."""
+        rows = [
+            {
+                **each._asdict(),
+                "entry_id": claim.id,
+                "revision": claim.revision,
+                "since": (claim.since or now) if each.requests else None,
+                "last_at": now,
+                "run": self._run.number,
+            }
+            for claim, each in attempts
+        ]
+        if rows:
+            run_prepared(connection, _PUT[connection.dialect.name], rows)
 
     def _claim_of(self, intent: Intent) -> Claim:
         claim = self._claims.get(intent.entry_id)
         if claim is None:
-            raise _not_claimed(intent)
+            raise _not_claimed(intent.row_key)
         return claim
 
     def _as_intent(self, claim: Claim, now: datetime) -> Intent:
         """Return the intent for the client of an entry that was claimed at `now`."""
-        before, denial = attempts_of(claim), None
+        before, denial = claim.attempts, None
         if before.denied_id is not None:
             is_retry = before.granted is Grant.RETRY and before.tried is Tried.NO
             denial = Denial(before.denied_id, is_resent=is_retry or before.granted is Grant.RESEND)
@@ -418,7 +375,7 @@ class Outbox:
             is_unanswered=before.tried is not Tried.NO,
             is_limited=before.tried is Tried.LIMITED,
             refused_request_id=before.refused_id or "",
-            cover=None if claim.cover_url is None else Cover(claim.cover_url, claim.cover_on_error or ""),
+            cover=claim.cover,
             denial=denial,
             unanswered_s=max((now - (claim.since or now)).total_seconds(), 0.0),
             quiet_s=max((now - (claim.last_at or now)).total_seconds(), 0.0),
@@ -451,11 +408,11 @@ def open_outbox(
         given_up = _reopen(connection, run, key_memory_s)
         new, others = _count_owed(connection, run)
         stopped_by = connection.execute(sa.select(SCOPE.c.stopped_by).where(SCOPE.c.id == run.scope_id)).scalar_one()
-        ids = None
-        if stopped_by or keys is not None:
-            ids = _pick(connection, run.scope_id, keys, row_parts, [COPIES] if stopped_by else [])
+        is_picked = bool(stopped_by) or keys is not None
+        queue = _pick(connection, run.scope_id, keys, row_parts, [COPIES] if stopped_by else [])[:limit] if is_picked else []
     account = PublishAccount(new=new, carried_over=others + given_up, uncertain=given_up)
-    return Outbox(run, limit, timedelta(seconds=key_memory_s), ids, account, str(stopped_by))
+    left = 0 if is_picked else inf if limit is None else limit
+    return Outbox(run, queue, left, timedelta(seconds=key_memory_s), account, str(stopped_by))
 
 
 def _reopen(connection: sa.Connection, run: FencedTransaction, key_memory_s: float) -> int:
@@ -524,35 +481,18 @@ def _find_own_denials(connection: sa.Connection, scope_id: int) -> frozenset[str
 
 def _claim_these(connection: sa.Connection, entries: Sequence[int], page: Mapping[str, Any]) -> list[Claim]:
     """Return those of these entries that may be claimed, in this order."""
-    rows = connection.execute(_THESE, {**page, "entries": rounded(entries)}) if entries else ()
-    claims = {row.id: Claim._make((*row, 0)) for row in rows}
+    rows = connection.execute(_CLAIM.where(SOME), {**page, "entries": rounded(entries)}) if entries else ()
+    claims = {row.id: _as_claim(row) for row in rows}
     return [claims[entry] for entry in entries if entry in claims]
 
 
-def _refused(claim: Claim, refused: Refusal | Blocked | Superseded | None) -> Claim:
-    """Return the claim after a verdict on an earlier body in this call, with none of its requests open."""
-    if refused is None:
-        return claim
-    requests, copies = claim.requests + refused.copies, claim.copies + refused.copies
-    return claim._replace(requests=requests, copies=copies, refused_id=stored_as(refused.answer), begun=0)
+def _as_claim(row: Any) -> Claim:
+    cover = None if row.cover_url is None else Cover(row.cover_url, row.cover_on_error)
+    return Claim._make((*row[:6], cover, attempts_of(row), row.since, row.last_at, row.copies, 0))
 
 
-def _as_columns(end: _End, number: int, now: datetime) -> dict[str, Any]:
-    """Return the parameters of `_SETTLE`."""
-    claim, verdict, effect = end
-    return {
-        "entry": claim.id,
-        "new_outcome": effect.outcome.value,
-        "new_revision": claim.revision + effect.is_next_key,
-        "new_answer": dump_answer(verdict.answer),
-        "new_event_id": effect.event_id,
-        "new_changed_at": now,
-        "new_sent_run": number if verdict.attempts else None,
-    }
-
-
-def _not_claimed(intent: Intent) -> NotClaimedError:
+def _not_claimed(row_key: RowKey) -> NotClaimedError:
     return NotClaimedError(
-        f"an answer came for {intent.row_key}, which this drain does not hold",
+        f"an answer came for {row_key}, which this drain does not hold",
         hint="settle each intent once; please report this as a fault of eventsync",
     )

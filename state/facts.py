@@ -123,8 +123,9 @@ class Attempts(NamedTuple):
 
 
 NO_ATTEMPTS = Attempts()
+_WITHOUT_EVENT = (Outcome.HELD, Outcome.MOVED, Outcome.IDLE)
 _EXISTS = {Outcome.CREATED: May.YES, Outcome.USED: May.YES, Outcome.REMOVED: May.GONE}
-_EXISTS |= dict.fromkeys((Outcome.HELD, Outcome.MOVED, Outcome.IDLE), May.NO)
+_EXISTS |= dict.fromkeys(_WITHOUT_EVENT, May.NO)
 _EXISTS |= dict.fromkeys((Outcome.UNCLEAR, Outcome.CONFLICT), May.MAYBE)
 _STATES = {
     Outcome.OWED: EntryState.PENDING,
@@ -363,50 +364,34 @@ class Change(NamedTuple):
     has_risk: bool = False
 
 
-class WhyNot(StrEnum):
-    """Why a decision changes nothing: it is not possible, or there is nothing to decide."""
-
-    NOT_POSSIBLE = "not possible"
-    NO_CHANGE = "no change"
-
-
-def decide(decision: Decision, outcome: Outcome, attempts: Attempts, observed: Observed) -> Change | WhyNot:  # noqa: PLR0911 # one arm for each
-    """Return the effect of a decision about one entry; `same_as` and `undo` concern more than that."""
+def decide(decision: Decision, outcome: Outcome, attempts: Attempts, observed: Observed) -> Change | None:  # noqa: PLR0911 # one arm for each
+    """Return the effect of a decision about one entry, None if it has none; `same_as` and `undo` concern more than that."""
     may = may_exist(outcome, attempts.tried)
     match decision:
-        case Decision.EVENT_ID | Decision.RECONCILED:
-            is_known = outcome in (Outcome.HELD, Outcome.MOVED, Outcome.REMOVED, Outcome.IDLE)
-            return WhyNot.NOT_POSSIBLE if is_known else Change(Outcome.CREATED)
+        case Decision.EVENT_ID | Decision.RECONCILED if outcome not in (*_WITHOUT_EVENT, Outcome.REMOVED):
+            return Change(Outcome.CREATED)
         case Decision.RESEND:
             return _resend(outcome, attempts, observed, may)
-        case Decision.RETRY:
-            if outcome not in (Outcome.REFUSED, Outcome.DENIED) or observed in _GONE:
-                return WhyNot.NOT_POSSIBLE
+        case Decision.RETRY if outcome in (Outcome.REFUSED, Outcome.DENIED) and observed not in _GONE:
             return Change(Outcome.OWED, grant=Grant.RETRY if outcome is Outcome.REFUSED and may is not May.MAYBE else None)
-        case Decision.IGNORE:
-            if outcome in (Outcome.MOVED, Outcome.IDLE):
-                return WhyNot.NO_CHANGE
-            if outcome is Outcome.OWED:
-                return Change(Outcome.UNCLEAR) if may is May.MAYBE else WhyNot.NOT_POSSIBLE
+        case Decision.IGNORE if outcome is Outcome.OWED:
+            return Change(Outcome.UNCLEAR) if may is May.MAYBE else None
+        case Decision.IGNORE if outcome not in (Outcome.MOVED, Outcome.IDLE):
             is_as_shown = observed in (Observed.SAME, Observed.COUNTED, Observed.GONE)
-            is_as_it_should = outcome in (Outcome.CREATED, Outcome.REMOVED) and is_as_shown
-            return WhyNot.NO_CHANGE if is_as_it_should else Change(outcome)
-        case Decision.APPLIED:
-            is_drift = may is May.YES and observed in (Observed.EDITED, Observed.TO_PUBLISH)
-            return Change(outcome, takes_wanted=True) if is_drift else WhyNot.NOT_POSSIBLE
-        case Decision.REMOVED:
-            is_over = may is May.YES and observed in (Observed.VANISHED, Observed.CANCELLED)
-            return Change(Outcome.REMOVED) if is_over else WhyNot.NOT_POSSIBLE
-        case Decision.RELEASE:
-            return Change(Outcome.OWED, takes_wanted=True) if outcome is Outcome.HELD else WhyNot.NOT_POSSIBLE
-        case _:
-            raise ValueError(f"{decision} concerns more than one entry, or is no decision")
+            return None if outcome in (Outcome.CREATED, Outcome.REMOVED) and is_as_shown else Change(outcome)
+        case Decision.APPLIED if may is May.YES and observed in (Observed.EDITED, Observed.TO_PUBLISH):
+            return Change(outcome, takes_wanted=True)
+        case Decision.REMOVED if may is May.YES and observed in (Observed.VANISHED, Observed.CANCELLED):
+            return Change(Outcome.REMOVED)
+        case Decision.RELEASE if outcome is Outcome.HELD:
+            return Change(Outcome.OWED, takes_wanted=True)
+    return None
 
 
-def _resend(outcome: Outcome, attempts: Attempts, observed: Observed, may: May) -> Change | WhyNot:
+def _resend(outcome: Outcome, attempts: Attempts, observed: Observed, may: May) -> Change | None:
     match outcome:
         case Outcome.OWED if attempts.granted is not None or (may is not May.MAYBE and attempts.denied_id is None):
-            return WhyNot.NO_CHANGE
+            return None
         case Outcome.OWED | Outcome.UNCLEAR | Outcome.DENIED | Outcome.REFUSED:
             is_risky = attempts.tried is not Tried.NO or outcome is Outcome.UNCLEAR
             grant = Grant.RESEND if is_risky else Grant.RETRY
@@ -415,4 +400,4 @@ def _resend(outcome: Outcome, attempts: Attempts, observed: Observed, may: May) 
             return Change(Outcome.OWED, is_next_key=True, has_risk=True)
         case Outcome.REMOVED if observed is Observed.RETURNED:
             return Change(Outcome.OWED, is_next_key=True, takes_wanted=True)
-    return WhyNot.NOT_POSSIBLE
+    return None

@@ -14,8 +14,8 @@ from sqlalchemy import Row
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey
 from state import facts
-from state.enums import Decision, DriftKind, EntryState, Grant, Observed, Outcome
-from state.facts import Attempts, Tried, WhyNot, state_of
+from state.enums import Decision, EntryState, Grant, Observed, Outcome
+from state.facts import Attempts, May, Tried, may_exist, state_of
 from state.ledger.standing import RowRecord
 
 Record = Row[*tuple[Any, ...]]
@@ -33,6 +33,11 @@ class Option(StrEnum):
     REMOVED = "--removed"
     UNDO = "--undo"
 
+    @property
+    def decision(self) -> Decision:
+        """The decision that the ledger stores."""
+        return Decision(self.value.removeprefix("--").replace("-", "_"))
+
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
@@ -49,6 +54,7 @@ class Instruction:
 class Other:
     """Another entry, whose event a held row takes over or has taken over. `feed` is "" if it is the same feed."""
 
+    row: Record
     record: RowRecord
     feed: FeedName
     destination: str
@@ -121,14 +127,82 @@ _RISK_AFTER_DENIAL = (
     " begun anew or restored, there will be two"
 )
 _RISK_OF_USED_KEY = "the service says that its key is used. It is sent under the next key: if the event exists, there will be two"
-_DECISIONS = {
-    Option.EVENT_ID: Decision.EVENT_ID,
-    Option.RESEND: Decision.RESEND,
-    Option.IGNORE: Decision.IGNORE,
-    Option.APPLIED: Decision.APPLIED,
-    Option.RELEASE: Decision.RELEASE,
-    Option.REMOVED: Decision.REMOVED,
+_WITH_EVENT = (Outcome.CREATED, Outcome.USED)
+_SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
+    (Option.EVENT_ID, Outcome.HELD): (
+        "{row} is held as a likely copy: no event of its own was ever sent",
+        "`--same-as KEY` takes over the event of another key, `--release` sends the row",
+    ),
+    (Option.EVENT_ID, Outcome.REMOVED): (
+        "the event of {row} was removed from the service",
+        "`--undo` takes that back; `--resend` creates the event again once the row is back in its source",
+    ),
+    (Option.RESEND, Outcome.OWED): ("the next run sends it", ""),
+    (Option.RESEND, Outcome.REMOVED): (
+        "the event of {row} was removed, and its source does not ask for it",
+        "run the feed: once the row is back in its source, `--resend` creates its event again",
+    ),
+    (Option.RESEND, Outcome.CREATED): (
+        "{row} was delivered{event}: sending it again would make a second one",
+        "change or remove the event by hand on the service's pages; the service has no way to do it from here",
+    ),
+    (Option.RESEND, Outcome.HELD): (
+        "{row} is held because it may be a copy of another event; it was not sent",
+        "`--release` sends it; `--same-as KEY` says that it is the event of that row",
+    ),
+    ("", Outcome.IDLE): (
+        "{row} was refused, and its source has withdrawn it: no event of it was created",
+        "once the row is back in its source, the next run sends it",
+    ),
+    ("", Outcome.MOVED): (
+        "the event of {row} was taken over by another key: sent again, there would be a second one",
+        "`--undo` for that other key gives the event back",
+    ),
+    (Option.IGNORE, Outcome.OWED): (
+        "{row} needs no decision: the next run sends it",
+        "take the row out of the source, or let the mapping skip it, if it should not be sent",
+    ),
+    (Option.IGNORE, Outcome.MOVED): ("its event was taken over by another key, and it needs no decision", ""),
+    (Option.IGNORE, Outcome.IDLE): ("its source has withdrawn it, and it needs no decision", ""),
+    (Option.IGNORE, ""): ("it is delivered{event}, and it needs no decision", ""),
+    (Option.APPLIED, Observed.CANCELLED): (
+        "the source has cancelled {row}: there is no change to apply",
+        "remove its event on the service's pages; then use `--removed`",
+    ),
+    (Option.APPLIED, Observed.RETURNED): (
+        "the event of {row} was removed by hand, and the row is back in its source",
+        "`--resend` creates the event again, `--ignore` leaves it so",
+    ),
+    (Option.APPLIED, Outcome.REMOVED): ("its event was removed, and the source asks for nothing", ""),
+    (Option.APPLIED, May.YES): ("the source matches what the service shows", ""),
+    (Option.APPLIED, ""): (
+        "{row} is {state}: no event of it is known that could have been changed by hand",
+        "`--event-id N` names its event where there is one; then use `--applied`",
+    ),
+    (Option.RELEASE, ""): (
+        "{row} is {state}: only a held row can be released",
+        "`--resend` sends a row again that was sent before",
+    ),
+    (Option.REMOVED, Outcome.REMOVED): ("its event was removed already", ""),
+    (Option.REMOVED, May.YES): (
+        "{row} is in its source, and not cancelled there",
+        "take the row out of the source or cancel it there, and run the feed; then use `--removed`",
+    ),
+    (Option.REMOVED, ""): (
+        "{row} is {state}: no event of it is known that could have been removed",
+        "`--ignore` takes it off the list",
+    ),
 }
+"""Why a decision has no effect, by its option ("" for any) and what is so ("" for all else); with a hint it is not possible."""
+_HINTS = {
+    EntryState.PENDING: "`eventsync run {feed}` first",
+    EntryState.BLOCKED: "`eventsync run {feed}` first",
+    EntryState.HELD: "decide about {row} first",
+    EntryState.UNCERTAIN: "`eventsync reconcile {feed}` looks for it; then repeat this command",
+    EntryState.CONFLICT: "`eventsync reconcile {feed}` looks for it; then repeat this command",
+    EntryState.SUPERSEDED: "name the key that has the event now",
+}
+"""What to do about an entry of which no event is known that a held row could take over."""
 
 
 def decide(case: Case, choice: Instruction) -> Change | NoChange:
@@ -138,24 +212,34 @@ def decide(case: Case, choice: Instruction) -> Change | NoChange:
         return _undo(case)
     if option is Option.SAME_AS:
         return _adopt(case)
-    if option is Option.IGNORE and record.is_set_aside:
-        return NoChange("it is ignored already")
-    if option is Option.EVENT_ID and case.outcome is Outcome.CREATED and (answer := _known_event(record, choice.event_id)):
-        return answer
-    decision = _DECISIONS[option]
-    effect = facts.decide(decision, case.outcome, case.attempts, case.observed)
-    if effect is WhyNot.NO_CHANGE and option is Option.IGNORE and case.has_warnings and record.state is EntryState.DELIVERED:
+    if done := _already(case, choice):
+        return done
+    effect = facts.decide(option.decision, case.outcome, case.attempts, case.observed)
+    if effect is None and option is Option.IGNORE and case.has_warnings and record.state is EntryState.DELIVERED:
         effect = facts.Change(case.outcome)
-    if isinstance(effect, WhyNot):
-        return _SENTENCES[option](case)
+    if effect is None:
+        return _no_effect(case, option)
     event_id = choice.event_id or record.event_id if effect.outcome in (Outcome.CREATED, Outcome.REMOVED) else None
     return Change(
         effect,
         _state_after(case, effect.outcome, event_id, is_next_key=effect.is_next_key),
-        Decision.RETRY if effect.grant is Grant.RETRY else decision,
+        Decision.RETRY if effect.grant is Grant.RETRY else option.decision,
         event_id,
         _risk(case, effect) if effect.has_risk else "",
     )
+
+
+def _no_effect(case: Case, option: Option) -> NoChange:
+    """Return why a decision has no effect, by the first sentence that fits. Raises `NotPossibleError`."""
+    record = case.record
+    so = (case.observed, case.outcome, may_exist(case.outcome, case.attempts.tried), "")
+    fitting = ((of, each) for of in (option, "") for each in so)
+    sentence, hint = next(_SENTENCES[each] for each in fitting if each in _SENTENCES)
+    event = "" if record.event_id is None else f" as event {record.event_id}"
+    because = sentence.format(row=record.row_key, state=_words(record.state), event=event)
+    if hint:
+        raise NotPossibleError(because, hint=hint)
+    return NoChange(because)
 
 
 def waits_for_access(record: RowRecord) -> bool:
@@ -190,109 +274,23 @@ def _risk(case: Case, effect: facts.Change) -> str:
     return risk
 
 
-def _known_event(record: RowRecord, event_id: int) -> NoChange | None:
-    """Return that a delivered row has this id already, None if the id is to be corrected. Raises `NotPossibleError` if the
-    service itself gave it.
-    """
-    if record.event_id == event_id:
-        return NoChange(f"it is delivered as event {event_id}")
-    if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
-        hint = f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids"
-        problem = f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer"
-        raise NotPossibleError(problem, hint=hint)
-    return None
-
-
-def _no_event_to_take(case: Case) -> NoChange:
-    row = case.record.row_key
-    match case.outcome:
-        case Outcome.HELD:
-            hint = "`--same-as KEY` takes over the event of another key, `--release` sends the row"
-            raise NotPossibleError(f"{row} is held as a likely copy: no event of its own was ever sent", hint=hint)
-        case Outcome.REMOVED:
-            hint = "`--undo` takes that back; `--resend` creates the event again once the row is back in its source"
-            raise NotPossibleError(f"the event of {row} was removed from the service", hint=hint)
-        case _:
-            raise _without_event(case)
-
-
-def _not_sent_again(case: Case) -> NoChange:
-    record, row = case.record, case.record.row_key
-    match case.outcome:
-        case Outcome.OWED:
-            return NoChange("the next run sends it")
-        case Outcome.REMOVED:
-            hint = "run the feed: once the row is back in its source, `--resend` creates its event again"
-            raise NotPossibleError(f"the event of {row} was removed, and its source does not ask for it", hint=hint)
-        case Outcome.CREATED:
-            problem = f"{row} was delivered as event {record.event_id}: sending it again would make a second one"
-            hint = "change or remove the event by hand on the service's pages; the service has no way to do it from here"
+def _already(case: Case, choice: Instruction) -> NoChange | None:
+    """Return that it was decided so before. Raises `NotPossibleError` for an event id if the service itself gave another."""
+    record = case.record
+    match choice.option:
+        case Option.IGNORE if record.is_set_aside:
+            return NoChange("it is ignored already")
+        case Option.RELEASE if record.decision is Decision.RELEASE and record.state is EntryState.PENDING:
+            return NoChange("it is released: the next run sends it")
+        case Option.EVENT_ID if case.outcome is Outcome.CREATED and record.event_id == choice.event_id:
+            return NoChange(f"it is delivered as event {choice.event_id}")
+        case Option.EVENT_ID if case.outcome is Outcome.CREATED and not (
+            record.answer and record.answer.code in (RESOLVED, FOUND)
+        ):
+            hint = f"event {choice.event_id} may be another row's: `eventsync rows` lists them all with their ids"
+            problem = f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer"
             raise NotPossibleError(problem, hint=hint)
-        case Outcome.HELD:
-            hint = "`--release` sends it; `--same-as KEY` says that it is the event of that row"
-            raise NotPossibleError(f"{row} is held because it may be a copy of another event; it was not sent", hint=hint)
-        case _:
-            raise _without_event(case)
-
-
-def _not_ignored(case: Case) -> NoChange:
-    record = case.record
-    match case.outcome:
-        case Outcome.OWED:
-            hint = "take the row out of the source, or let the mapping skip it, if it should not be sent"
-            raise NotPossibleError(f"{record.row_key} needs no decision: the next run sends it", hint=hint)
-        case Outcome.MOVED:
-            return NoChange("its event was taken over by another key, and it needs no decision")
-        case Outcome.IDLE:
-            return NoChange("its source has withdrawn it, and it needs no decision")
-        case _:
-            as_event = "" if record.event_id is None else f" as event {record.event_id}"
-            return NoChange(f"it is delivered{as_event}, and it needs no decision")
-
-
-def _not_applied(case: Case) -> NoChange:
-    record, row = case.record, case.record.row_key
-    if record.drift_kind is DriftKind.CANCELLED:
-        hint = "remove its event on the service's pages; then use `--removed`"
-        raise NotPossibleError(f"the source has cancelled {row}: there is no change to apply", hint=hint)
-    if record.drift_kind is DriftKind.RETURNED:
-        hint = "`--resend` creates the event again, `--ignore` leaves it so"
-        raise NotPossibleError(f"the event of {row} was removed by hand, and the row is back in its source", hint=hint)
-    if case.outcome is Outcome.REMOVED:
-        return NoChange("its event was removed, and the source asks for nothing")
-    if not _has_event(record):
-        problem = f"{row} is {_words(record.state)}: no event of it is known that could have been changed by hand"
-        raise NotPossibleError(problem, hint="`--event-id N` names its event where there is one; then use `--applied`")
-    return NoChange("the source matches what the service shows")
-
-
-def _not_released(case: Case) -> NoChange:
-    record = case.record
-    if record.decision is Decision.RELEASE and record.state is EntryState.PENDING:
-        return NoChange("it is released: the next run sends it")
-    hint = "`--resend` sends a row again that was sent before"
-    raise NotPossibleError(f"{record.row_key} is {_words(record.state)}: only a held row can be released", hint=hint)
-
-
-def _not_removed(case: Case) -> NoChange:
-    record, row = case.record, case.record.row_key
-    if case.outcome is Outcome.REMOVED:
-        return NoChange("its event was removed already")
-    if _has_event(record):
-        hint = "take the row out of the source or cancel it there, and run the feed; then use `--removed`"
-        raise NotPossibleError(f"{row} is in its source, and not cancelled there", hint=hint)
-    problem = f"{row} is {_words(record.state)}: no event of it is known that could have been removed"
-    raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
-
-
-_SENTENCES = {
-    Option.EVENT_ID: _no_event_to_take,
-    Option.RESEND: _not_sent_again,
-    Option.IGNORE: _not_ignored,
-    Option.APPLIED: _not_applied,
-    Option.RELEASE: _not_released,
-    Option.REMOVED: _not_removed,
-}
+    return None
 
 
 def _adopt(case: Case) -> Change | NoChange:
@@ -305,20 +303,12 @@ def _adopt(case: Case) -> Change | NoChange:
     if other is None:
         hint = "`--same-as KEY` names the key that has the event, `--release` sends the row"
         raise NotPossibleError(f"{row} has no single candidate whose event it could take over", hint=hint)
-    giver, feed = other.record, other.feed or "FEED"
+    giver = other.record
     if giver.entry_id == record.entry_id:
         raise NotPossibleError(f"{row} cannot take over its own event", hint="name the key that has the event")
-    if not _has_event(giver):
+    if other.row.outcome not in _WITH_EVENT:
         state = "removed from the service" if giver.removed_at is not None else _words(giver.state)
-        hints = {
-            EntryState.PENDING: f"`eventsync run {feed}` first",
-            EntryState.BLOCKED: f"`eventsync run {feed}` first",
-            EntryState.HELD: f"decide about {giver.row_key} first",
-            EntryState.UNCERTAIN: f"`eventsync reconcile {feed}` looks for it; then repeat this command",
-            EntryState.CONFLICT: f"`eventsync reconcile {feed}` looks for it; then repeat this command",
-            EntryState.SUPERSEDED: "name the key that has the event now",
-        }
-        hint = hints.get(giver.state, "`--release` sends the row")
+        hint = _HINTS.get(giver.state, "`--release` sends the row").format(feed=other.feed or "FEED", row=giver.row_key)
         raise NotPossibleError(f"{row}: no event of {other} is known that it could take over: it is {state}", hint=hint)
     outcome = Outcome.USED if giver.event_id is None else Outcome.CREATED
     return Change(facts.Change(outcome), giver.state, Decision.SAME_AS, giver.event_id, adopted=other)
@@ -329,54 +319,30 @@ def _undo(case: Case) -> Change | NoChange:
     record, last, other = case.record, case.last, case.other
     if last is None:
         return NoChange("nothing was decided about it")
-    decision, was, adopted = Decision(last.option), Outcome(last.outcome), None
-    match decision:
-        case Decision.IGNORE:
-            if not (was is Outcome.OWED and case.outcome is Outcome.UNCLEAR):  # what it is now, the decision has not made it
-                return Change(facts.Change(case.outcome), record.state, None, record.event_id)
-        case Decision.RESEND | Decision.RETRY | Decision.RELEASE:
-            is_next_key = decision is Decision.RESEND and was in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
-            is_sent = record.revision != last.revision + is_next_key or (case.row.last_at or last.decided_at) > last.decided_at
-            if is_sent or case.outcome not in (Outcome.OWED, Outcome.IDLE):
-                raise _too_late(record, decision, "it was sent since, and ")
-            is_pinned = case.observed is Observed.SAME and case.row.fingerprint != last.wish
-            if case.outcome is Outcome.IDLE or (decision is Decision.RETRY and is_pinned):
-                raise _too_late(record, decision)
-        case Decision.SAME_AS:
-            is_given = other is not None and other.record.candidate_id == record.entry_id
-            if other is None or other.record.state is not EntryState.SUPERSEDED or not is_given:
-                raise _too_late(record, decision, f"{other or 'the row that had the event'} is back in its source, and ")
-            if not _has_event(record):
-                raise _too_late(record, decision)
-            adopted = other
-        case _:
-            as_left = {Decision.APPLIED: was, Decision.REMOVED: Outcome.REMOVED}.get(decision, Outcome.CREATED)
-            if case.outcome is not as_left:
-                raise _too_late(record, decision)
-    is_next_key = record.revision != last.revision
-    state = _state_after(case, was, last.event_id, is_next_key=is_next_key)
-    return Change(facts.Change(was), state, None, last.event_id, adopted=adopted)
-
-
-def _has_event(record: RowRecord) -> bool:
-    is_delivered = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
-    return is_delivered and record.removed_at is None
-
-
-def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossibleError:
-    problem = f"what was decided about {record.row_key} ({decision}) cannot be taken back: {why}it is {_words(record.state)} now"
-    hint = "a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows the row's state"
-    return NotPossibleError(problem, hint=hint)
-
-
-def _without_event(case: Case) -> NotPossibleError:
-    """Return the error for a row whose event is another's, or of which nothing was created."""
-    row = case.record.row_key
-    if case.outcome is Outcome.IDLE:
-        hint = "once the row is back in its source, the next run sends it"
-        return NotPossibleError(f"{row} was refused, and its source has withdrawn it: no event of it was created", hint=hint)
-    problem = f"the event of {row} was taken over by another key: sent again, there would be a second one"
-    return NotPossibleError(problem, hint="`--undo` for that other key gives the event back")
+    decision, was, why = Decision(last.option), Outcome(last.outcome), ""
+    if decision is Decision.IGNORE and not (was is Outcome.OWED and case.outcome is Outcome.UNCLEAR):
+        return Change(facts.Change(case.outcome), record.state, None, record.event_id)  # what it is now, was not decided
+    if decision in (Decision.RESEND, Decision.RETRY, Decision.RELEASE):
+        is_next_key = decision is Decision.RESEND and was in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
+        is_claimed = record.revision != last.revision + is_next_key or (case.row.last_at or last.decided_at) > last.decided_at
+        if is_claimed or case.outcome not in (Outcome.OWED, Outcome.IDLE):
+            why = "it was sent since, and "
+        is_pinned = case.observed is Observed.SAME and case.row.fingerprint != last.wish
+        is_late = bool(why) or case.outcome is Outcome.IDLE or (decision is Decision.RETRY and is_pinned)
+    elif decision is Decision.SAME_AS:
+        if other is None or other.row.outcome != Outcome.MOVED or other.record.candidate_id != record.entry_id:
+            why = f"{other or 'the row that had the event'} is back in its source, and "
+        is_late = bool(why) or case.outcome not in _WITH_EVENT
+    else:
+        as_left = {Decision.APPLIED: was, Decision.REMOVED: Outcome.REMOVED, Decision.IGNORE: Outcome.UNCLEAR}
+        is_late = case.outcome is not as_left.get(decision, Outcome.CREATED)
+    if is_late:
+        now = f"{why}it is {_words(record.state)} now"
+        hint = "a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows the row's state"
+        problem = f"what was decided about {record.row_key} ({decision}) cannot be taken back: {now}"
+        raise NotPossibleError(problem, hint=hint)
+    state = _state_after(case, was, last.event_id, is_next_key=record.revision != last.revision)
+    return Change(facts.Change(was), state, None, last.event_id, adopted=other)
 
 
 def _words(state: EntryState) -> str:

@@ -28,6 +28,7 @@ from state.ledger.entries import (
     FACTS,
     IS_GONE,
     IS_IGNORED,
+    IS_OPEN,
     WISH,
     attempts_of,
     columns_of,
@@ -47,12 +48,8 @@ RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""
 Proposal = Change | NoChange | NotPossibleError | None
 _CASES = RECORDS.add_columns(
-    *(WISH.label("wish"), BODY.c.cover_url, BODY.c.cover_on_error, OBSERVATION.c.fingerprint.label("asked_fingerprint")),
-    *(
-        OBSERVATION.c.cover_url.label("asked_cover_url"),
-        OBSERVATION.c.cover_on_error.label("asked_cover_on_error"),
-        ENTRY.c.sent_run.label("sent_number"),
-    ),
+    *(WISH.label("wish"), BODY.c.cover_url, BODY.c.cover_on_error, ENTRY.c.sent_run.label("sent_number")),
+    *(OBSERVATION.c[name].label(f"asked_{name}") for name in ("fingerprint", "cover_url", "cover_on_error")),
 )
 _IS_BLANK = (
     *(ATTEMPT.c.requests == 0, ~ATTEMPT.c.is_limited, ATTEMPT.c.granted.is_(None)),
@@ -120,14 +117,6 @@ class _Payload(NamedTuple):
     cover_on_error: str | None = None
 
 
-class _Situation(NamedTuple):
-    """One entry to decide about. `giver`: the entry whose event it takes over or gives back."""
-
-    case: Case
-    outcome: Change | NoChange | NotPossibleError
-    giver: Record | None
-
-
 def propose(engine: sa.Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Instruction) -> dict[RowKey, Proposal]:
     """Return the effect of a decision on these rows, without writing.
 
@@ -135,8 +124,8 @@ def propose(engine: sa.Engine, feed: FeedScope, row_keys: Sequence[RowKey], choi
     """
     with reading(engine) as connection:
         scopes = sa.select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
-        situations = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
-    return {key: situation.outcome if situation else None for key, situation in zip(row_keys, situations, strict=True)}
+        weighed = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
+    return {row_key: outcome for row_key, (_, outcome) in zip(row_keys, weighed, strict=True)}
 
 
 def raise_all(outcomes: Collection[Proposal]) -> None:
@@ -187,15 +176,15 @@ class Decisions:
         """
         resolved = []
         with self._transaction() as connection:
-            situations = _weigh(connection, self._run.scope_id, row_keys, choice)
-            raise_all([situation.outcome for situation in situations if situation])
-            for situation in situations:
-                if situation is None or isinstance(situation.outcome, NotPossibleError):
+            weighed = _weigh(connection, self._run.scope_id, row_keys, choice)
+            raise_all([outcome for _, outcome in weighed])
+            for case, outcome in weighed:
+                if case is None or not isinstance(outcome, Change | NoChange):
                     raise NotPossibleError("there is no such row in the ledger", hint="`eventsync rows` shows the keys")
-                if isinstance(situation.outcome, Change):
-                    self._carry_out(connection, situation, situation.outcome)
-                after = connection.execute(RECORDS.where(ENTRY.c.id == situation.case.row.id)).one()
-                resolved.append(Resolved(situation.outcome, situation.case.record, as_record(after)))
+                if isinstance(outcome, Change):
+                    self._carry_out(connection, case, outcome)
+                after = connection.execute(RECORDS.where(ENTRY.c.id == case.row.id)).one()
+                resolved.append(Resolved(outcome, case.record, as_record(after)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -223,143 +212,128 @@ class Decisions:
         connection.execute(sa.update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
 
     def _reopen(self, connection: sa.Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
-        """Make rows in one state pending if their source still asks for them, by one statement for all; return how many."""
+        """Make rows in one state pending if their source still asks for them; return how many."""
         is_meant = facts.those(lambda outcome, tried, _: outcome is not Outcome.IDLE and facts.state_of(outcome, tried) is state)
         in_state = ENTRY.c.outcome.in_({outcome.value for outcome, *_ in is_meant})
-        meant = (ENTRY.c.scope_id == self._run.scope_id, in_state, ENTRY.c.outcome != Outcome.CREATED.value, in_facts(is_meant))
-        if row_keys is None:
-            return self._reopen_these(connection, state, *meant, ~IS_GONE, ~IS_IGNORED)
-        pages = in_pages(sorted(row_keys))
-        return sum(self._reopen_these(connection, state, *meant, ~IS_GONE, ENTRY.c.row_key.in_(page)) for page in pages)
-
-    def _reopen_these(self, connection: sa.Connection, state: EntryState, *which: sa.ColumnElement[bool]) -> int:
-        now, of_entry = self._run.now(), sa.select(ENTRY.c.id).select_from(FACTS).where(*which)
-        decided = [sa.literal(Decision.RETRY.value), sa.literal(self._by), sa.literal(now, DECISION.c.decided_at.type), WISH]
-        names = ("entry_id", "option", "decided_by", "decided_at", "wish", "outcome", "revision")
-        row = of_entry.with_only_columns(ENTRY.c.id, *decided, ENTRY.c.outcome, ENTRY.c.revision)
-        connection.execute(sa.insert(DECISION).from_select(list(names), row))
-        if state is EntryState.REFUSED:
-            present = sa.select(ENTRY.c.revision).where(ENTRY.c.id == ATTEMPT.c.entry_id).scalar_subquery()
-            of_key = (ATTEMPT.c.entry_id.in_(of_entry), ATTEMPT.c.revision == present)
-            connection.execute(sa.update(ATTEMPT).where(*of_key).values(granted=Grant.RETRY.value))
-        owed = sa.update(ENTRY).where(ENTRY.c.id.in_(of_entry)).values(outcome=Outcome.OWED.value, changed_at=now)
-        return connection.execute(owed).rowcount
+        meant = (ENTRY.c.scope_id == self._run.scope_id, in_state, IS_OPEN, in_facts(is_meant), ~IS_GONE)
+        effect = facts.Change(Outcome.OWED, grant=Grant.RETRY if state is EntryState.REFUSED else None)
+        change = Change(effect, EntryState.PENDING, Decision.RETRY)
+        named = [ENTRY.c.row_key.in_(page) for page in in_pages(sorted(row_keys or ()))]
+        return sum(self._write(connection, change, *meant, which) for which in ([~IS_IGNORED] if row_keys is None else named))
 
     def _deliver(self, connection: sa.Connection, found: Found) -> bool:
         row = _find(connection, ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))
         if row is None or (found.shown is not None and row.asked_body != found.shown):
             return False
-        case = _case_of(row)
-        if case.outcome is not Outcome.OWED and not facts.has_event(case.outcome, case.attempts.tried):
+        if row.outcome != Outcome.OWED and not facts.has_event(Outcome(row.outcome), attempts_of(row).tried):
             return False
         effect = facts.Change(Outcome.CREATED, takes_wanted=found.shown is not None)
-        self._write(connection, row, Change(effect, EntryState.DELIVERED, Decision.RECONCILED, found.event_id), said=found.how)
+        change = Change(effect, EntryState.DELIVERED, Decision.RECONCILED, found.event_id)
+        self._write(connection, change, ENTRY.c.id == row.id, row=row, said=found.how)
         return True
 
-    def _carry_out(self, connection: sa.Connection, situation: _Situation, change: Change) -> None:
-        row, record = situation.case.row, situation.case.record
+    def _carry_out(self, connection: sa.Connection, case: Case, change: Change) -> None:
+        row, record, other, said = case.row, case.record, change.adopted, ""
         if change.decision is None:
-            self._take_back(connection, situation.case, situation.giver)
-        elif change.decision is Decision.SAME_AS:
-            self._adopt(connection, situation, change)
-        elif change.decision is Decision.EVENT_ID and change.event_id is not None:
-            self._claim_event(connection, record.row_key, change.event_id)
-            was = record.state.replace("_", " ")
-            self._write(connection, row, change, said=f"{self._by} said that it is event {change.event_id}; it was {was}")
-        else:
-            resembled = row.candidate_id if change.decision is Decision.RELEASE else None
-            self._write(connection, row, change, other_id=resembled)
+            self._take_back(connection, case, change)
+            return
+        if other is not None:
+            self._check_lease(other.row.scope_id)
+            left = {"outcome": Outcome.MOVED.value, "event_id": None, "revision": other.row.revision + 1}
+            self._update(connection, other.row, left)
+            said = f"{self._by} said that it is the event of {other}"
+        elif change.decision is Decision.EVENT_ID:
+            said = f"{self._by} said that it is event {change.event_id}; it was {record.state.replace('_', ' ')}"
+        self._claim_event(connection, row, change.event_id)
+        resembled = other.row.id if other else row.candidate_id if change.decision is Decision.RELEASE else None
+        self._write(connection, change, ENTRY.c.id == row.id, row=row, said=said, other_id=resembled)
+        if other is not None:
+            self._move(connection, other.row, row, row.revision)
+            self._observe(connection, row, change.effect.outcome, _Payload(other.row.body, other.row.fingerprint), _asked_of(row))
 
     def _write(
-        self, connection: sa.Connection, row: Record, change: Change, *, said: str = "", other_id: int | None = None
-    ) -> None:
-        """Record any decision, with the entry before it, and its effect. `said`: whose word the event id is, as the last answer.
+        self,
+        connection: sa.Connection,
+        change: Change,
+        *which: sa.ColumnElement[bool],
+        row: Record | None = None,
+        said: str = "",
+        other_id: int | None = None,
+    ) -> int:
+        """Record any decision about entries, with each as it was, and its effect; return how many there are.
 
-        A body is kept if it is replaced, or if a read may replace it under the next key.
+        `row`: the entry, if it is one. `said`: whose word the event id is, as the last answer. A body is kept if it is replaced,
+        or if a read may replace it under the next key.
         """
         now, decision, effect = self._run.now(), str(change.decision), change.effect
-        decided = {"entry_id": row.id, "option": decision, "decided_by": self._by, "decided_at": now, "wish": row.wish}
-        before = {name: getattr(row, name) for name in ("outcome", "revision", "event_id")}
-        if row.body is not None and (effect.takes_wanted or effect.is_next_key):
-            before |= {"body": row.body, "fingerprint": row.fingerprint}
+        these = sa.select(ENTRY.c.id).select_from(FACTS).where(*which)
+        given = {"option": decision, "decided_by": self._by, "decided_at": now, "other_id": other_id}
+        before: dict[str, Any] = {name: sa.literal(value, DECISION.c[name].type) for name, value in given.items()}
+        before |= {name: ENTRY.c[name] for name in ("outcome", "revision", "event_id")} | {"entry_id": ENTRY.c.id, "wish": WISH}
         columns: dict[str, Any] = {"outcome": effect.outcome.value, "event_id": change.event_id, "changed_at": now}
-        columns["revision"] = row.revision + effect.is_next_key
+        columns["revision"] = ENTRY.c.revision + int(effect.is_next_key)
+        if row is not None and row.body is not None and (effect.takes_wanted or effect.is_next_key):
+            before |= {name: sa.literal(getattr(row, name), DECISION.c[name].type) for name in ("body", "fingerprint")}
         if decision in _CODES:
-            before["answer"] = row.answer
+            before["answer"] = ENTRY.c.answer
             columns["answer"] = dump_answer(Answer(0, _CODES[decision], said))
-        connection.execute(sa.insert(DECISION), {**decided, **before, "other_id": other_id})
-        if effect.takes_wanted:
+        connection.execute(sa.insert(DECISION).from_select(list(before), these.with_only_columns(*before.values())))
+        if effect.grant is not None:
+            if row is not None:
+                blank = {"requests": 0, "is_limited": False, "last_at": now, "run": self._run.number}
+                connection.execute(insert_if_new(connection, ATTEMPT), {"entry_id": row.id, "revision": row.revision, **blank})
+            present = sa.select(ENTRY.c.revision).where(ENTRY.c.id == ATTEMPT.c.entry_id).scalar_subquery()
+            of_key = (ATTEMPT.c.entry_id.in_(these), ATTEMPT.c.revision == present)
+            connection.execute(sa.update(ATTEMPT).where(*of_key).values(granted=effect.grant.value))
+        if row is not None and effect.takes_wanted:
             asked = _asked_of(row)
             columns |= self._put_body(connection, row, asked if effect.outcome is Outcome.OWED else _Payload(*asked[:2]))
-        if effect.takes_wanted or decision == Decision.REMOVED:
+        if row is not None and (effect.takes_wanted or decision == Decision.REMOVED):
             forget_observations(connection, [row.id])
-        if effect.grant is not None:
-            blank = {"requests": 0, "is_limited": False, "last_at": now, "run": self._run.number}
-            connection.execute(insert_if_new(connection, ATTEMPT), {"entry_id": row.id, "revision": row.revision, **blank})
-            connection.execute(sa.update(ATTEMPT).where(*_is_key(row)).values(granted=effect.grant.value))
-        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
+        return connection.execute(sa.update(ENTRY).where(ENTRY.c.id.in_(these)).values(columns)).rowcount
 
-    def _take_back(self, connection: sa.Connection, case: Case, giver: Record | None) -> None:
+    def _take_back(self, connection: sa.Connection, case: Case, change: Change) -> None:
         """Restore the entry as it was before its last decision, and observe anew what its source asks for."""
-        row, last, now = case.row, case.last, self._run.now()
+        row, last, was, other = case.row, case.last, change.effect.outcome, change.adopted
         if last is None:
             return
         decision, asked, shown = Decision(last.option), _asked_of(row), _Payload(row.body or b"", row.fingerprint)
-        columns: dict[str, Any] = {"changed_at": now}
+        columns: dict[str, Any] = {"outcome": was.value, "event_id": change.event_id}
+        self._claim_event(connection, row, change.event_id)
         if decision is not Decision.IGNORE:
-            columns |= {name: getattr(last, name) for name in ("outcome", "revision", "event_id")}
-        elif (last.outcome, last.revision, row.outcome) == (Outcome.OWED, row.revision, Outcome.UNCLEAR):
-            columns["outcome"] = Outcome.OWED.value
+            columns["revision"] = last.revision
         if decision in _CODES:
             columns["answer"] = last.answer
-        if last.event_id is not None and last.event_id != row.event_id:
-            self._claim_event(connection, case.record.row_key, last.event_id)
         if last.body is not None:
             shown = _Payload(last.body, last.fingerprint)
             columns |= self._put_body(connection, row, shown)
-        if giver is not None:
-            self._check_lease(giver.scope_id)
+        if other is not None:
+            self._check_lease(other.row.scope_id)
             columns |= {"fingerprint": asked.fingerprint, **columns_of(asked.body), "sent_run": None}
-            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
-            given = self._move(connection, row, giver, giver.revision - 1)
-            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == giver.id).values(given))
-            self._forget_read(connection, giver.scope_id)
-        else:
-            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(columns))
+        self._update(connection, row, columns)
+        if other is not None:
+            self._move(connection, row, other.row, other.row.revision - 1)
         if decision is Decision.RELEASE:
             connection.execute(sa.delete(BODY).where(BODY.c.entry_id == row.id))
         if decision in (Decision.RESEND, Decision.RETRY):
-            connection.execute(sa.update(ATTEMPT).where(*_is_key(row)).values(granted=None))
-            connection.execute(sa.delete(ATTEMPT).where(*_is_key(row), *_IS_BLANK))
+            of_key = (ATTEMPT.c.entry_id == row.id, ATTEMPT.c.revision == row.revision)
+            connection.execute(sa.update(ATTEMPT).where(*of_key).values(granted=None))
+            connection.execute(sa.delete(ATTEMPT).where(*of_key, *_IS_BLANK))
         if decision is Decision.REMOVED and row.kind is None:
-            observe(connection, [{"entry_id": row.id, "scope_id": row.scope_id, "kind": last.wish, "seen_at": now}])
-        elif (last.outcome == Outcome.HELD and row.outcome != Outcome.HELD) or (
-            (row.kind is None or row.asked_body is not None) and (last.body is not None or decision is Decision.REMOVED)
-        ):
-            self._observe(connection, row, Outcome(last.outcome), shown, asked, candidate_id=last.other_id)
+            observe(connection, [{"entry_id": row.id, "scope_id": row.scope_id, "kind": last.wish, "seen_at": self._run.now()}])
+        elif decision is not Decision.IGNORE and (was is Outcome.HELD or row.kind is None or row.asked_body is not None):
+            self._observe(connection, row, was, shown, asked, candidate_id=last.other_id)
         connection.execute(sa.delete(DECISION).where(DECISION.c.id == last.id))
 
-    def _adopt(self, connection: sa.Connection, situation: _Situation, change: Change) -> None:
-        """Move the event of another entry to this one; what the row asks for is drift against it."""
-        row, record, giver = situation.case.row, situation.case.record, situation.giver
-        if giver is None:
-            raise NotPossibleError("the other entry is gone", hint="run the feed, then look at `eventsync rows`")
-        self._lock_destination(connection)
-        self._check_lease(giver.scope_id)
-        left = {"outcome": Outcome.MOVED.value, "event_id": None, "revision": giver.revision + 1, "changed_at": self._run.now()}
-        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == giver.id).values(left))
-        self._forget_read(connection, giver.scope_id)
-        if change.event_id is not None:
-            self._claim_event(connection, record.row_key, change.event_id)
-        said = f"{self._by} said that it is the event of {change.adopted}"
-        self._write(connection, row, change, said=said, other_id=giver.id)
-        taken = self._move(connection, giver, row, row.revision)
-        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == row.id).values(taken))
-        self._observe(connection, row, change.effect.outcome, _Payload(giver.body, giver.fingerprint), _asked_of(row))
+    def _update(self, connection: sa.Connection, entry: Record, columns: dict[str, Any]) -> None:
+        """Update an entry, and make the next run of its feed read the source."""
+        changed = {**columns, "changed_at": self._run.now()}
+        connection.execute(sa.update(ENTRY).where(ENTRY.c.id == entry.id).values(changed))
+        self._forget_read(connection, entry.scope_id)
 
-    def _move(self, connection: sa.Connection, giver: Record, taker: Record, revision: int) -> dict[str, Any]:
-        """Move an event's body and the requests for it to another entry; return that entry's columns, with the `revision` of its
-        key. The requests under all keys of the giver stand as one number under that key.
+    def _move(self, connection: sa.Connection, giver: Record, taker: Record, revision: int) -> None:
+        """Move an event with its body and the requests for it to another entry, with the `revision` of its key. The requests
+        under all keys of the giver stand as one number under that key.
         """
         of_giver = ATTEMPT.c.entry_id == giver.id
         known = sa.select(*(sa.func.min(ATTEMPT.c.since), sa.func.max(ATTEMPT.c.last_at), sa.func.max(ATTEMPT.c.run)))
@@ -372,7 +346,7 @@ class Decisions:
         mark_anew(connection, [(taker.id, giver.twin_digest)])
         moved = ("outcome", "event_id", "fingerprint", "twin_digest", "channel_id", "ends_at")
         columns = {name: getattr(giver, name) for name in moved}
-        return {**columns, "revision": revision, "sent_run": giver.sent_number, "changed_at": self._run.now()}
+        self._update(connection, taker, {**columns, "revision": revision, "sent_run": giver.sent_number})
 
     def _put_body(self, connection: sa.Connection, row: Record, payload: _Payload) -> dict[str, Any]:
         """Write an entry's body; return the columns that depend on it."""
@@ -410,12 +384,15 @@ class Decisions:
                 hint="look at `eventsync rows` and repeat this command",
             )
 
-    def _claim_event(self, connection: sa.Connection, row_key: RowKey, event_id: int) -> None:
+    def _claim_event(self, connection: sa.Connection, row: Record, event_id: int | None) -> None:
+        """Check that an event that the entry does not have yet is no other row's."""
+        if event_id is None or event_id == row.event_id:
+            return
         self._lock_destination(connection)
         taken = find_owners(connection, destination_of(self._run.scope_id), [event_id])
         if event_id in taken:
             raise EventTakenError(
-                f"event {event_id} belongs to {taken[event_id]} already: it cannot be the event of {row_key} too",
+                f"event {event_id} belongs to {taken[event_id]} already: it cannot be the event of {row.row_key} too",
                 hint="one event belongs to one row; look up the id of this row's event on the service's pages",
             )
 
@@ -425,43 +402,46 @@ class Decisions:
         connection.execute(others.with_for_update(key_share=True)).all()
 
 
-def _weigh(connection: sa.Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction) -> list[_Situation | None]:
+def _weigh(
+    connection: sa.Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction
+) -> list[tuple[Case | None, Proposal]]:
     """Read the entries and decide about each, None if it does not exist; if several want the same event, none gets it."""
-    situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
-    if choice.option is not Option.SAME_AS:
-        return situations
-    rivals = Counter(one.giver.id for one in situations if one and one.giver and isinstance(one.outcome, Change))
-    for number, one in enumerate(situations):
-        if one and one.giver and isinstance(one.outcome, Change) and rivals[one.giver.id] > 1:
-            problem = f"{one.case.record.row_key}: the event of {one.giver.row_key} cannot become {rivals[one.giver.id]} rows"
+    weighed = [_weigh_one(connection, scope_id, row_key, choice) for row_key in row_keys]
+    wanted = Counter(outcome.adopted.row.id for _, outcome in weighed if isinstance(outcome, Change) and outcome.adopted)
+    for number, (case, outcome) in enumerate(weighed):
+        other = outcome.adopted if isinstance(outcome, Change) else None
+        if case and other and (rivals := wanted[other.row.id]) > 1:
+            problem = f"{case.record.row_key}: the event of {other.record.row_key} cannot become {rivals} rows"
             hint = "name one row with `--same-as`; `--release` sends the others"
-            situations[number] = one._replace(outcome=NotPossibleError(problem, hint=hint))
-    return situations
+            weighed[number] = case, NotPossibleError(problem, hint=hint)
+    return weighed
 
 
-def _situation_of(connection: sa.Connection, scope_id: int, row_key: RowKey, choice: Instruction) -> _Situation | None:
+def _weigh_one(connection: sa.Connection, scope_id: int, row_key: RowKey, choice: Instruction) -> tuple[Case | None, Proposal]:
     row = _find(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)
     if row is None:
-        return None
-    case, giver = _case_of(row), None
+        return None, None
+    last, giver, has_warnings = None, None, False
     if choice.option is Option.SAME_AS:
         giver = _giver(connection, row, choice)
     elif choice.option is Option.UNDO:
         decided = sa.select(DECISION).where(DECISION.c.entry_id == row.id).order_by(DECISION.c.id.desc()).limit(1)
         last = connection.execute(decided).one_or_none()
-        case = case._replace(last=last)
         giver = _find(connection, ENTRY.c.id == last.other_id) if last and last.option == Decision.SAME_AS else None
     elif choice.option is Option.IGNORE:
         listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
         warned = sa.select(sa.exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
-        case = case._replace(has_warnings=bool(connection.execute(warned).scalar()))
+        has_warnings = bool(connection.execute(warned).scalar())
+    other = None
     if giver is not None:
-        place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        case = case._replace(other=choices.Other(as_record(giver), FeedName(place[0]), place[1]))
+        feed, destination = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
+        other = choices.Other(giver, as_record(giver), FeedName(feed), destination)
+    observed, attempts = Observed(row.kind or Observed.SAME), attempts_of(row)
+    case = Case(row, as_record(row), Outcome(row.outcome), attempts, observed, last, other, has_warnings)
     try:
-        return _Situation(case, choices.decide(case, choice), giver)
+        return case, choices.decide(case, choice)
     except NotPossibleError as problem:
-        return _Situation(case, problem, giver)
+        return case, problem
 
 
 def _giver(connection: sa.Connection, row: Record, choice: Instruction) -> Record | None:
@@ -479,19 +459,10 @@ def _find(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> Record |
     return connection.execute(_CASES.where(*which)).one_or_none()
 
 
-def _case_of(row: Record) -> Case:
-    return Case(row, as_record(row), Outcome(row.outcome), attempts_of(row), Observed(row.kind or Observed.SAME))
-
-
 def _asked_of(row: Record) -> _Payload:
     """Return the payload that the source asks for: the observed one, or else the entry's."""
     prefix = "" if row.asked_body is None else "asked_"
     return _Payload(*(getattr(row, f"{prefix}{name}") for name in _Payload._fields))
-
-
-def _is_key(row: Record) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions for the attempts under an entry's present key."""
-    return ATTEMPT.c.entry_id == row.id, ATTEMPT.c.revision == row.revision
 
 
 def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:

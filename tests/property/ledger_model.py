@@ -74,7 +74,7 @@ class Rules(NamedTuple):
     """The functions under test; a mutant replaces one."""
 
     effect_of: Callable[..., Effect] = facts.effect_of
-    decide: Callable[..., Change | facts.WhyNot] = facts.decide
+    decide: Callable[..., Change | None] = facts.decide
     plan: Callable[..., Plan] = facts.plan
 
 

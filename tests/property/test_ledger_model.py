@@ -57,7 +57,7 @@ def an_edit_is_pinned_while_refused(outcome: Outcome, tried: Tried, reading: Rea
     return Plan.PIN if is_edited else facts.plan(outcome, tried, reading)
 
 
-def a_resend_of_a_used_key_is_free(decision: Decision, *known: Any) -> Change | facts.WhyNot:
+def a_resend_of_a_used_key_is_free(decision: Decision, *known: Any) -> Change | None:
     change = facts.decide(decision, *known)
     return change._replace(has_risk=False) if isinstance(change, Change) else change
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from state import facts
 from state.enums import Decision, EntryState, GateState, Grant, Observed, Outcome, Waiting
-from state.facts import Attempts, Change, Facts, May, Plan, Reading, Tried, WhyNot
+from state.facts import Attempts, Change, Facts, May, Plan, Reading, Tried
 from state.ledger.entries import FACTS, MAY_GET_EVENT, MAY_HAVE_EVENT, in_facts
 from state.tables import ATTEMPT, ENTRY, METADATA, OBSERVATION, SCOPE
 
@@ -137,8 +137,7 @@ def test_what_a_decision_does() -> None:
     for decision, of_entry in product({decision for decision, *_ in DECISIONS}, facts.combinations()):
         outcome, tried, said = of_entry
         found = facts.decide(decision, outcome, ATTEMPTS[tried], said)
-        expected = possible.get((decision, of_entry))
-        assert found == expected if expected else isinstance(found, WhyNot), (decision, of_entry)
+        assert found == possible.get((decision, of_entry)), (decision, of_entry)
 
 
 @pytest.mark.parametrize(
@@ -146,19 +145,14 @@ def test_what_a_decision_does() -> None:
     [
         (Outcome.OWED, Attempts(denied_id="d"), SENT_AGAIN._replace(has_risk=True)),
         (Outcome.DENIED, Attempts(denied_id="d"), SENT_AGAIN._replace(has_risk=True)),
-        (Outcome.OWED, Attempts(denied_id="d", granted=Grant.RETRY), WhyNot.NO_CHANGE),
-        (Outcome.OWED, Attempts(requests=1, granted=Grant.RESEND), WhyNot.NO_CHANGE),
-        (Outcome.OWED, Attempts(is_limited=True), WhyNot.NO_CHANGE),
+        (Outcome.OWED, Attempts(denied_id="d", granted=Grant.RETRY), None),
+        (Outcome.OWED, Attempts(requests=1, granted=Grant.RESEND), None),
+        (Outcome.OWED, Attempts(is_limited=True), None),
         (Outcome.OWED, Attempts(is_limited=True, denied_id="d"), AGAIN_AT_RISK),
     ],
 )
-def test_a_resend_asks_where_access_was_denied_and_once(outcome: Outcome, attempts: Attempts, change: Change | WhyNot) -> None:
+def test_a_resend_asks_where_access_was_denied_and_once(outcome: Outcome, attempts: Attempts, change: Change | None) -> None:
     assert facts.decide(Decision.RESEND, outcome, attempts, Observed.SAME) == change
-
-
-def test_some_decisions_concern_more_than_one_entry() -> None:
-    with pytest.raises(ValueError, match="same_as"):
-        facts.decide(Decision.SAME_AS, Outcome.HELD, Attempts(), Observed.HELD)
 
 
 @pytest.fixture(scope="module")

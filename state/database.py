@@ -157,13 +157,17 @@ def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def put_all(
-    connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]], **changes: Any
-) -> None:
-    """Insert rows, or replace those with the same key. `changes`: what an existing row gets in place of the new row's values."""
-    new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-    values = {name: new.excluded[name] for name in rows[0] if name not in key}
-    connection.execute(new.on_conflict_do_update(index_elements=list(key), set_={**values, **changes}), list(rows))
+def put_all(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert whole rows, or replace those with the same primary key."""
+    run_prepared(connection, _putting(table, connection.dialect.name), rows)
+
+
+@lru_cache
+def _putting(table: sa.Table, dialect: str) -> Any:
+    new = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    changed = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
+    new = new.values({column.name: sa.bindparam(column.name) for column in table.c})
+    return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
 
 
 def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:

@@ -351,7 +351,7 @@ class Decisions:
     def _put_body(self, connection: sa.Connection, row: Record, payload: _Payload) -> dict[str, Any]:
         """Write an entry's body; return the columns that depend on it."""
         cover = {"cover_url": payload.cover_url, "cover_on_error": payload.cover_on_error}
-        put_all(connection, BODY, ("entry_id",), [{"entry_id": row.id, "body": payload.body, **cover}])
+        put_all(connection, BODY, [{"entry_id": row.id, "body": payload.body, **cover}])
         columns = (
             {"fingerprint": payload.fingerprint, **columns_of(payload.body)} if payload.fingerprint != row.fingerprint else {}
         )

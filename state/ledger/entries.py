@@ -321,7 +321,7 @@ def observe(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> Non
     and the other columns that differ from NULL.
     """
     blank = dict.fromkeys(("body", "fingerprint", "cover_url", "cover_on_error", "candidate_id", "rule"))
-    put_all(connection, OBSERVATION, ("entry_id",), [{**blank, **row} for row in rows])
+    put_all(connection, OBSERVATION, [{**blank, **row} for row in rows])
 
 
 def forget_observations(connection: sa.Connection, entries: Iterable[int]) -> None:

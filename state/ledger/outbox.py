@@ -6,23 +6,23 @@ count by what it shows.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mappings.delivery import Blocked, Denial, Intent, Receipt, Refusal, Superseded, Uncertain, Verdict
 from mappings.errors import SyncError
 from mappings.outcome import Cover
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
-from state.database import reading, rounded, run_prepared
+from state.database import put_all, reading, rounded, run_prepared
 from state.enums import EntryState, Grant, Outcome, Phase
 from state.facts import NO_ATTEMPTS, Attempts, Effect, Tried, effect_of, state_of, stored_as, those
 from state.ledger.accounts import PublishAccount, dump_answer, load_answer
@@ -127,16 +127,6 @@ _PIN = sa.update(BODY).where(
 _PIN = _PIN.values({name: sa.bindparam(f"new_{name}") for name in ("body", "cover_url", "cover_on_error")})
 
 
-def _putting(insert: Any) -> Any:
-    """Return the statement that writes attempts, in one of the dialects."""
-    key, new = ("entry_id", "revision"), insert(ATTEMPT)
-    changed = {column.name: new.excluded[column.name] for column in ATTEMPT.c if column.name not in key}
-    return new.values({column.name: sa.bindparam(column.name) for column in ATTEMPT.c}).on_conflict_do_update(
-        index_elements=list(key), set_=changed
-    )
-
-
-_PUT = {"sqlite": _putting(sqlite.insert), "postgresql": _putting(postgresql.insert)}
 _End = tuple[Claim, Verdict, Effect]
 """A claim, its verdict and what that leads to."""
 
@@ -166,7 +156,7 @@ class Outbox:
         self, run: FencedTransaction, queue: list[int], left: float, key_memory: timedelta, begun: PublishAccount, stopped_by: str
     ) -> None:
         self._run = run
-        self._queue = queue
+        self._queue = deque(queue)
         self._left = left
         self._key_memory = key_memory
         self._begun = begun
@@ -196,9 +186,9 @@ class Outbox:
         with self._run.transaction() as connection:
             ends = self._settle(connection, settled, now) if settled else []
             again = [claim.id for claim, _, effect in ends if effect.is_next_key and effect.outcome is Outcome.OWED]
-            queue = again + self._queue
+            named = [*again, *islice(self._queue, want)][:want]
             page = {"scope": self._run.scope_id, "since": now - self._key_memory}
-            claims = _claim_these(connection, queue[:want], page)
+            claims = _claim_these(connection, named, page)
             most = min(want - len(claims), self._left)
             first = connection.execute(_OLDEST, {**page, "after": self._last_id, "want": most}).all() if most > 0 else []
             claims += map(_as_claim, first)
@@ -208,7 +198,9 @@ class Outbox:
             if claim.copies + verdict.copies > max(self._claims.pop(claim.id).copies, 1):
                 self._resent.add(claim.id)
             self._ended[effect.state.value] += 1
-        self._queue = queue[want:]
+        self._queue.extendleft(reversed(again))
+        for _ in named:
+            self._queue.popleft()
         self._left -= len(first)
         if first:
             self._last_id = first[-1].id
@@ -352,7 +344,7 @@ class Outbox:
             for claim, each in attempts
         ]
         if rows:
-            run_prepared(connection, _PUT[connection.dialect.name], rows)
+            put_all(connection, ATTEMPT, rows)
 
     def _claim_of(self, intent: Intent) -> Claim:
         claim = self._claims.get(intent.entry_id)

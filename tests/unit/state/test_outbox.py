@@ -399,16 +399,18 @@ def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, 
     assert ("under the next key" in change.risk) is is_named
 
 
-def test_an_event_that_another_row_has_already_is_no_answer(world: World) -> None:
-    world.stage([row("a"), row("b"), row("c")])
-    world.publish(Receipt(2_000, answer(201)), Uncertain(answer(503)), Uncertain(answer(503)))
+def test_an_event_that_another_row_has_already_or_gets_at_once_is_no_answer(world: World) -> None:
+    world.stage([row(key) for key in "abcd"])
+    world.publish(Receipt(2_000, answer(201)), *[Uncertain(answer(503))] * 3)
     outbox = world.outbox()
-    b, c = outbox.settle_and_claim([], 2)
-    outbox.settle_and_claim([Settled(b, Receipt(2_000, answer(201))), Settled(c, Receipt(2_001, answer(201)))], 0)
-    said = world.known("b").answer
-    assert said is not None
-    assert said.message == "the service answered with event 2000, which is that of row a"
-    assert outbox.account() == PublishAccount(carried_over=2, delivered=1, uncertain=1, resent=2)
+    b, c, d = outbox.settle_and_claim([], 3)
+    given = zip((b, c, d), (2_000, 2_001, 2_001), strict=True)
+    outbox.settle_and_claim([Settled(intent, Receipt(event_id, answer(201))) for intent, event_id in given], 0)
+    for key, taken in (("b", "event 2000, which is that of row a"), ("d", "event 2001, which is that of row c")):
+        said = world.known(key).answer
+        assert said is not None
+        assert said.message == f"the service answered with {taken}"
+    assert outbox.account() == PublishAccount(carried_over=3, delivered=1, uncertain=2, resent=3)
     outbox = world.outbox()
-    (again,) = outbox.settle_and_claim([], 2)
+    again, _ = outbox.settle_and_claim([], 3)
     assert (again.key, again.body, again.is_unanswered) == (b.key, b.body, True)

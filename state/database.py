@@ -157,17 +157,21 @@ def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def put_all(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert whole rows, or replace those with the same primary key."""
-    run_prepared(connection, _putting(table, connection.dialect.name), rows)
+def put_all(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *key: str, keeps: str | None = None
+) -> None:
+    """Insert whole rows, or replace those with the same key, by default the primary one, but for the column that `keeps` names."""
+    run_prepared(connection, _putting(table, connection.dialect.name, key, keeps), rows)
 
 
 @lru_cache
-def _putting(table: sa.Table, dialect: str) -> Any:
+def _putting(table: sa.Table, dialect: str, key: Sequence[str], keeps: str | None) -> Any:
     new = (postgresql if dialect == "postgresql" else sqlite).insert(table)
-    changed = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
-    new = new.values({column.name: sa.bindparam(column.name) for column in table.c})
-    return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+    columns = [column.name for column in table.c if column.autoincrement is not True]
+    unique = key or [column.name for column in table.primary_key]
+    changed = {name: new.excluded[name] for name in columns if name not in unique and name != keeps}
+    new = new.values({name: sa.bindparam(name) for name in columns})
+    return new.on_conflict_do_update(index_elements=unique, set_=changed)
 
 
 def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:

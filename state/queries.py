@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import product
+from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, case, exists, func, null, or_, select, true, tuple_
+import sqlalchemy as sa
 
 from mappings.reasons import Reason
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
@@ -19,11 +19,12 @@ from state.database import reading
 from state.enums import DriftKind, EntryState, Outcome, Phase, ProblemKind, Waiting
 from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.entries import FACTS, TRIED, count_entries, find_owners, key_of
+from state.ledger.entries import IS_OPEN, TRIED, count_entries, find_owners, in_outcomes, key_of
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
+from state.ledger.problems import last_read
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
-from state.tables import ENTRY, LEASE, OBSERVATION, PROBLEM, RUN, SCOPE
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,13 @@ class RowFilter:
     name: IdempotencyKey | int | None = None
 
 
-_Row = Row[*tuple[Any, ...]]
+_Row = sa.Row[*tuple[Any, ...]]
 _PAGE = 500
 _NEWER = PROBLEM.alias()
 _DETAILED = (Outcome.REFUSED.value, Outcome.REMOVED.value)
 """Outcomes whose state depends on more."""
-_PLACES = select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-_RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
+_PLACES = sa.select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+_RUNS = sa.select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
 class LedgerQueries:
@@ -145,38 +146,37 @@ class LedgerQueries:
     `now`: the clock by which past events do not wait for a person; without it, none is past.
     """
 
-    def __init__(self, engine: Engine, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, engine: sa.Engine, now: Callable[[], datetime] | None = None) -> None:
         self._engine = engine
         self._clock = now
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> sa.Engine:
         """The state DB."""
         return self._engine
 
     def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
         """Return all feeds, by destination and name, without counting their entries."""
-        scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        scopes = sa.select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
             return tuple(FeedScope(*scope) for scope in connection.execute(_of(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return the status of each feed, by destination and name."""
-        scopes = _of(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        scopes = _of(sa.select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
             return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
 
     def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
         """Return one run, None if it has no record."""
-        run = _of(_RUNS, destination, feed).where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
-            return _first_run(connection, run)
+            return _run(connection.execute(_of(_RUNS, destination, feed).where(RUN.c.id == run_id)).first())
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, newest first."""
         runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
         with reading(self._engine) as connection:
-            return tuple(map(_run, connection.execute(runs).all()))
+            return tuple(filter(None, map(_run, connection.execute(runs))))
 
     def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
@@ -184,8 +184,7 @@ class LedgerQueries:
             scope_id = _scope_id(connection, book)
             page = standing.RECORDS.where(*_filtered(connection, which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
-            candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
-        return tuple(replace(standing.as_record(row), candidate=candidates.get(row.candidate_id)) for row in found)
+            return tuple(standing.as_records(connection, found))
 
     def count(self, book: FeedScope, which: RowFilter) -> int:
         """Count a feed's entries."""
@@ -211,14 +210,13 @@ class LedgerQueries:
         """
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            run = _last_staged(connection, scope_id) if run_id is None else run_id
-            page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
+            run = str(connection.execute(last_read(scope_id)).scalar() or "") if run_id is None else run_id
+            page = sa.select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
             rows = connection.execute(page.order_by(PROBLEM.c.id).limit(limit)).all()
             is_named = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_({row.row_key for row in rows if row.row_key}))
-            named = select(ENTRY, OBSERVATION.c.candidate_id).select_from(FACTS).where(*is_named)
-            entries = {row.row_key: row for row in connection.execute(named)}
-            candidates = _candidates(connection, scope_id, {row.candidate_id for row in entries.values() if row.candidate_id})
-        return tuple(_problem(row, entries.get(row.row_key), candidates) for row in rows)
+            named = connection.execute(standing.RECORDS.where(*is_named)).all()
+            records = {record.row_key: record for record in standing.as_records(connection, named)}
+        return tuple(_problem(row, records.get(row.row_key)) for row in rows)
 
     def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
@@ -239,7 +237,7 @@ class LedgerQueries:
         """
         named, names = PROBLEM.alias(), ("scope_id", "row_key", *(("kind", "reasons") if is_same else ()))
         same = (named.c[name] == PROBLEM.c[name] for name in names)
-        first = select(named.c.id, func.min(PROBLEM.c.first_seen_at)).join(PROBLEM, and_(*same)).group_by(named.c.id)
+        first = sa.select(named.c.id, sa.func.min(PROBLEM.c.first_seen_at)).join(PROBLEM, sa.and_(*same)).group_by(named.c.id)
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self._engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
@@ -254,57 +252,42 @@ class LedgerQueries:
         return self._clock and self._clock()
 
 
-def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None) -> Iterator[sa.ColumnElement[bool]]:
     yield PROBLEM.c.scope_id == scope_id
     yield PROBLEM.c.kind == kind.value
-    match kind:
-        case ProblemKind.REJECTED:
-            yield PROBLEM.c.listed_run == run_id
-        case ProblemKind.HELD:
-            held = select(ENTRY.c.id).select_from(FACTS).where(standing.waits(Waiting.HELD, scope_id, now))
-            yield held.where(ENTRY.c.row_key == PROBLEM.c.row_key).exists()
-            yield ~exists().where(
-                _NEWER.c.scope_id == scope_id,
-                _NEWER.c.kind == kind.value,
-                _NEWER.c.row_key == PROBLEM.c.row_key,
-                tuple_(_NEWER.c.seen_at, _NEWER.c.id) > tuple_(PROBLEM.c.seen_at, PROBLEM.c.id),
-            )
-        case ProblemKind.WARNING:
-            yield standing.has_warning(scope_id, now)
+    if kind is ProblemKind.REJECTED:
+        yield PROBLEM.c.listed_run == run_id
+        return
+    yield PROBLEM.c.row_key.in_(sa.select(ENTRY.c.row_key).where(standing.waits(Waiting(kind.value), scope_id, now)))
+    if kind is ProblemKind.WARNING:
+        yield PROBLEM.c.listed_run != ""
+    else:
+        same = (_NEWER.c.scope_id == scope_id, _NEWER.c.kind == kind.value, _NEWER.c.row_key == PROBLEM.c.row_key)
+        is_newer = sa.tuple_(_NEWER.c.seen_at, _NEWER.c.id) > sa.tuple_(PROBLEM.c.seen_at, PROBLEM.c.id)
+        yield ~sa.exists().where(*same, is_newer)
 
 
-def _of(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
+def _of(query: sa.Select[Any], destination: str | None, feed: FeedName | None) -> sa.Select[Any]:
     if destination is not None:
         query = query.where(SCOPE.c.destination == destination)
     return query if feed is None else query.where(SCOPE.c.feed == feed)
 
 
-def _scope_id(connection: Connection, book: FeedScope) -> int:
+def _scope_id(connection: sa.Connection, book: FeedScope) -> int:
     """Return the id of the feed's scope, 0 (which no scope has) if it was never run."""
     ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
-    return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
+    return int(connection.execute(sa.select(SCOPE.c.id).where(*ours)).scalar() or 0)
 
 
-def _candidates(connection: Connection, scope_id: int, entries: Iterable[int]) -> dict[int, OtherEntry]:
-    wanted = list(entries)
-    if not wanted:
-        return {}
-    ours = connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id)).one()
-    named = select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    found: dict[int, OtherEntry] = {}
-    for row in connection.execute(named.where(ENTRY.c.id.in_(wanted))):
-        feed, namespace = row.feed, row.namespace
-        is_same_feed, is_same_namespace = feed == ours.feed, namespace == ours.namespace
-        found[row.id] = OtherEntry(RowKey(row.row_key), "" if is_same_feed else feed, "" if is_same_namespace else namespace)
-    return found
-
-
-def _filtered(connection: Connection, which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions of a filter on `FACTS`."""
-    has_index = which.row_key is not None or which.name is not None or (which.states and EntryState.DELIVERED not in which.states)
+def _filtered(
+    connection: sa.Connection, which: RowFilter, scope_id: int, now: datetime | None
+) -> Iterator[sa.ColumnElement[bool]]:
+    """Yield the conditions of a filter on entries."""
+    is_open = bool(which.states) and EntryState.DELIVERED not in which.states
+    has_index = is_open or which.row_key is not None or isinstance(which.name, int)
     yield ENTRY.c.scope_id == scope_id if has_index else standing.by_id(scope_id)
     if which.states:
-        yield _has_state(which.states)
+        yield sa.and_(IS_OPEN if is_open else sa.true(), _has_state(which.states))
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
     if isinstance(which.name, int):
@@ -321,31 +304,30 @@ def _filtered(connection: Connection, which: RowFilter, scope_id: int, now: date
         yield ENTRY.c.outcome != Outcome.REMOVED.value
 
 
-def _has_state(states: Collection[EntryState]) -> ColumnElement[bool]:
-    """Return the condition on `FACTS` for entries in one of these states."""
-    each = [
-        f"{outcome} {tried} {has_id}"
-        for outcome, tried, has_id in product(Outcome, facts.Tried, (0, 1))
-        if facts.state_of(outcome, tried, has_event_id=bool(has_id)) in states
-    ]
-    outcomes = {one.split()[0] for one in each}
-    is_open = true() if Outcome.CREATED in outcomes else ENTRY.c.outcome != Outcome.CREATED.value
-    details = ENTRY.c.outcome + " " + TRIED + " " + case((ENTRY.c.event_id.is_(None), "0"), else_="1")
-    return and_(ENTRY.c.outcome.in_(sorted(outcomes)), is_open, details.in_(each))
+def _has_state(states: Collection[EntryState]) -> sa.ColumnElement[bool]:
+    """Return the condition for entries in one of these states."""
+
+    def is_meant(outcome: Outcome, tried: facts.Tried, *, has_event_id: bool) -> bool:
+        return facts.state_of(outcome, tried, has_event_id=has_event_id) in states
+
+    with_id, without = (partial(is_meant, has_event_id=has_event_id) for has_event_id in (True, False))
+    outcomes = {outcome for outcome, tried, _ in facts.combinations() if with_id(outcome, tried) or without(outcome, tried)}
+    details = sa.case((ENTRY.c.event_id.is_(None), in_outcomes(without)), else_=in_outcomes(with_id))
+    return sa.and_(ENTRY.c.outcome.in_(sorted(outcomes)), details)
 
 
-def _entry_of(connection: Connection, scope_id: int, key: IdempotencyKey) -> int:
+def _entry_of(connection: sa.Connection, scope_id: int, key: IdempotencyKey) -> int:
     """Return the id of the entry with an idempotency key, 0 without one. The keys of the feed's entries are derived in turn."""
-    entries = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.revision, SCOPE.c.namespace, SCOPE.c.feed)
+    entries = sa.select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.revision, SCOPE.c.namespace, SCOPE.c.feed)
     entries = entries.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(ENTRY.c.scope_id == scope_id)
     with connection.execute(entries, execution_options={"yield_per": _PAGE}) as found:
         return next((row.id for row in found if key_of(row) == key), 0)
 
 
-def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedStatus:
+def _status(connection: sa.Connection, scope: _Row, now: datetime | None) -> FeedStatus:
     waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run, last_read = (_first_run(connection, which) for which in (last, last.where(RUN.c.read_account.is_not(None))))
+    run, read = (_run(connection.execute(one).first()) for one in (last, last.where(RUN.c.read_account.is_not(None))))
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts=_count_states(connection, scope.id),
@@ -356,66 +338,54 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
         lease=_holder(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=run,
-        waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
+        waiting=_rejected(connection, scope.id, read, now) | waiting.counts,
         set_aside=count_entries(connection, standing.by_id(scope.id), standing.IS_SET_ASIDE),
-        last_read=last_read,
+        last_read=read,
         cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
         returned=waiting.drifts.get(DriftKind.RETURNED, 0),
     )
 
 
-def _count_states(connection: Connection, scope_id: int) -> dict[EntryState, int]:
+def _count_states(connection: sa.Connection, scope_id: int) -> dict[EntryState, int]:
     """Count a feed's entries by state. Only those refused or removed are read; indexes have the number of the others."""
-    counts, of_feed = dict.fromkeys(EntryState, 0), ENTRY.c.scope_id == scope_id
-    is_open, has_id = ENTRY.c.outcome != Outcome.CREATED.value, ENTRY.c.event_id.is_not(None).label("has_id")
-    delivered = connection.execute(select(func.count()).select_from(ENTRY).where(of_feed)).scalar_one()
-    by_outcome = select(ENTRY.c.outcome, func.count()).where(of_feed, is_open).group_by(ENTRY.c.outcome)
-    for outcome, count in connection.execute(by_outcome):
-        delivered -= count
-        if outcome not in _DETAILED:
-            counts[facts.state_of(Outcome(outcome), facts.Tried.NO)] += count
-    each = select(ENTRY.c.outcome, TRIED.label("tried"), has_id).select_from(FACTS)
-    one = each.where(of_feed, is_open, ENTRY.c.outcome.in_(_DETAILED)).subquery()
-    for row in connection.execute(select(*one.c, func.count().label("rows")).group_by(*one.c)):
-        counts[facts.state_of(Outcome(row.outcome), facts.Tried(row.tried), has_event_id=bool(row.has_id))] += row.rows
-    counts[EntryState.DELIVERED] += delivered
+    counts, of_feed, is_detailed = dict.fromkeys(EntryState, 0), ENTRY.c.scope_id == scope_id, ENTRY.c.outcome.in_(_DETAILED)
+    has_event_id = ENTRY.c.event_id.is_not(None).label("has_event_id")
+    each = sa.select(ENTRY.c.outcome, TRIED.label("tried"), has_event_id, sa.func.count()).where(of_feed, IS_OPEN, is_detailed)
+    alike = sa.select(ENTRY.c.outcome, sa.literal(facts.Tried.NO.value), sa.true(), sa.func.count())
+    alike = alike.where(of_feed, IS_OPEN, ~is_detailed).group_by(ENTRY.c.outcome)
+    both = sa.union_all(alike, each.group_by("outcome", "tried", "has_event_id"))
+    for outcome, tried, has_id, count in connection.execute(both):
+        counts[facts.state_of(Outcome(outcome), facts.Tried(tried), has_event_id=bool(has_id))] += count
+    counts[EntryState.DELIVERED] += count_entries(connection, of_feed) - sum(counts.values())
     return counts
 
 
-def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
+def _rejected(connection: sa.Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
     """Count the rows rejected by the last read, and those that earlier reads rejected and that it has not read again."""
     if last_read is None or last_read.read is None:
         return {}
     listed = _listed(ProblemKind.REJECTED, scope_id, last_read.run_id, now)
-    others = select(func.count()).select_from(PROBLEM).where(*listed, PROBLEM.c.run_id != last_read.run_id)
+    others = sa.select(sa.func.count()).select_from(PROBLEM).where(*listed, PROBLEM.c.run_id != last_read.run_id)
     count = last_read.read.rejected + connection.execute(others).scalar_one()
     return {ProblemKind.REJECTED.value: count} if count else {}
 
 
-def _holder(connection: Connection, scope_id: int) -> LeaseHolder | None:
-    row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).first()
+def _holder(connection: sa.Connection, scope_id: int) -> LeaseHolder | None:
+    row = connection.execute(sa.select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).first()
     if row is None:
         return None
     is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
     return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
 
 
-def _last_staged(connection: Connection, scope_id: int) -> str:
-    runs = select(RUN.c.id).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
-    run = connection.execute(runs.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
-    return "" if run is None else str(run.id)
-
-
 _SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
+_SAME_IN_PROBLEMS = frozenset(each.name for each in fields(ProblemRecord)) & frozenset(PROBLEM.c.keys())
 
 
-def _first_run(connection: Connection, query: Select[Any]) -> RunRecord | None:
-    row = connection.execute(query).first()
-    return None if row is None else _run(row)
-
-
-def _run(row: _Row) -> RunRecord:
+def _run(row: _Row | None) -> RunRecord | None:
+    if row is None:
+        return None
     columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS} | {
         "book": FeedScope(row.destination, FeedName(row.feed)),
         "run_id": row.id,
@@ -431,59 +401,58 @@ def _run(row: _Row) -> RunRecord:
     return RunRecord(**columns)
 
 
-def _problem(row: _Row, entry: _Row | None, candidates: Mapping[int, OtherEntry]) -> ProblemRecord:
-    return ProblemRecord(
-        problem_id=row.id,
-        kind=ProblemKind(row.kind),
-        row_key=RowKey(row.row_key),
-        origin=row.origin,
-        reasons=load_reasons(row.reasons),
-        cells=json.loads(row.cells),
-        run_id=row.run_id,
-        first_seen_at=row.first_seen_at,
-        seen_at=row.seen_at,
-        event_id=entry.event_id if entry and entry.outcome != Outcome.REMOVED else None,
-        candidate=candidates.get(entry.candidate_id or 0) if entry and row.kind == ProblemKind.HELD else None,
-    )
+def _problem(row: _Row, entry: RowRecord | None) -> ProblemRecord:
+    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_PROBLEMS} | {
+        "problem_id": row.id,
+        "kind": ProblemKind(row.kind),
+        "reasons": load_reasons(row.reasons),
+        "cells": json.loads(row.cells),
+        "event_id": entry.event_id if entry and entry.removed_at is None else None,
+        "candidate": entry.candidate if entry and row.kind == ProblemKind.HELD else None,
+    }
+    return ProblemRecord(**columns)
 
 
-def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
+def _each_feed(engine: sa.Engine, destination: str, query: sa.Select[Any]) -> dict[FeedName, Any]:
+    """Return the first value of a query about the scope of each feed, without feeds that have none."""
+    value = query.limit(1).correlate(SCOPE).scalar_subquery().label("value")
+    with reading(engine) as connection:
+        rows = connection.execute(sa.select(SCOPE.c.feed, value).where(SCOPE.c.destination == destination)).all()
+    return {FeedName(row.feed): row.value for row in rows if row.value is not None}
+
+
+def last_done(engine: sa.Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
     """Return when the last run of each feed ended that published with exit code 0; feeds without one are absent."""
-    latest = select(SCOPE.c.destination, SCOPE.c.feed, func.max(RUN.c.finished_at)).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
+    latest = sa.select(SCOPE.c.destination, SCOPE.c.feed, sa.func.max(RUN.c.finished_at)).join(
+        SCOPE, SCOPE.c.id == RUN.c.scope_id
+    )
     ended = latest.where(RUN.c.exit_code == 0, RUN.c.publish_account.is_not(None)).group_by(SCOPE.c.destination, SCOPE.c.feed)
     with reading(engine) as connection:
         rows = connection.execute(ended if destination is None else ended.where(SCOPE.c.destination == destination)).all()
     return {FeedScope(row[0], FeedName(row[1])): row[2] for row in rows}
 
 
-def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
+def last_came(engine: sa.Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
     """Return when each feed last ran: the end of its latest run, or the start of one without an end; feeds without runs are
     absent.
 
     Runs with a `silent` exit code have not run the feed; those launched `beside` its schedule do not count.
     """
-    says = or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
-    latest = select(func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)
-    latest = latest.where(RUN.c.launched_by != beside, says).order_by(RUN.c.started_at.desc()).limit(1)
-    came = latest.scalar_subquery().label("came")
-    with reading(engine) as connection:
-        rows = connection.execute(select(SCOPE.c.feed, came).where(SCOPE.c.destination == destination)).all()
-    return {FeedName(feed): at for feed, at in rows if at is not None}
+    says = sa.or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
+    latest = sa.select(sa.func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)
+    return _each_feed(engine, destination, latest.where(RUN.c.launched_by != beside, says).order_by(RUN.c.started_at.desc()))
 
 
-def last_read_rows(engine: Engine, destination: str) -> Mapping[FeedName, int]:
+def last_read_rows(engine: sa.Engine, destination: str) -> Mapping[FeedName, int]:
     """Return how many rows the last read of each feed had; feeds that were never read are absent."""
-    latest = select(RUN.c.read_account).where(RUN.c.scope_id == SCOPE.c.id, RUN.c.read_account.is_not(None))
-    read = latest.order_by(RUN.c.started_at.desc()).limit(1).scalar_subquery().label("read")
-    with reading(engine) as connection:
-        rows = connection.execute(select(SCOPE.c.feed, read).where(SCOPE.c.destination == destination)).all()
-    return {FeedName(feed): load_read(account).read for feed, account in rows if account is not None}
+    read = last_read(SCOPE.c.id).with_only_columns(RUN.c.read_account)
+    return {feed: load_read(account).read for feed, account in _each_feed(engine, destination, read).items()}
 
 
-def held_leases(engine: Engine, destination: str, clock: LeaseClock) -> Iterator[tuple[FeedName, str, bool]]:
+def held_leases(engine: sa.Engine, destination: str, clock: LeaseClock) -> Iterator[tuple[FeedName, str, bool]]:
     """Yield the leases that were not released: feed, holder, and whether it is at work."""
-    server = server_now() if clock.is_servers else null()
-    held = select(LEASE, SCOPE.c.feed, server.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    server = server_now() if clock.is_servers else sa.null()
+    held = sa.select(LEASE, SCOPE.c.feed, server.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     with reading(engine) as connection:
         rows = connection.execute(held.where(SCOPE.c.destination == destination, LEASE.c.holder != "")).all()
     for row in rows:

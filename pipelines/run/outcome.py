@@ -264,9 +264,12 @@ def unsent_line(count: int, gate: Gate, feed: str) -> str:
 
 def copies_line(standing: Standing, mapping: FeedMapping) -> str:
     """Return a sentence on how many copies of events may exist, "" if none."""
-    if not standing.copies.count:
+    if not (count := standing.copies.count):
         return ""
-    return f"if the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
+    several, more = standing.copies.first, count - len(standing.copies.first)
+    named = ", ".join(f"row {row_key} may exist up to {copies:,} times" for row_key, copies in several)
+    named += f" and {more:,} more row{'s' * (more > 1)} more than once" if more else ""
+    return f"if the service ignores Idempotency-Key, {named} (`eventsync rows {mapping.feed} --state {RESENT}`)"
 
 
 def joined_lines(*lines: str) -> str:

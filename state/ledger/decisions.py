@@ -41,7 +41,7 @@ from state.ledger.entries import (
     observe,
 )
 from state.ledger.lease import FencedTransaction, Lease, show_token
-from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
+from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_records
 from state.tables import ATTEMPT, BODY, DECISION, ENTRY, OBSERVATION, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
@@ -159,10 +159,10 @@ class Decisions:
         with self._transaction() as connection:
             if row_keys is None:  # of those whose access was denied there are no more than were in flight at a time
                 denied = records.where(ENTRY.c.outcome == Outcome.OWED.value, ATTEMPT.c.denied_id.is_not(None))
-                meant = [record for record in map(as_record, connection.execute(denied)) if choices.waits_for_access(record)]
+                meant = [*filter(choices.waits_for_access, as_records(connection, connection.execute(denied).all()))]
             else:
                 rows = (connection.execute(records.where(ENTRY.c.row_key == row_key)).all() for row_key in row_keys)
-                meant = [as_record(row) for found in rows for row in found]
+                meant = list(as_records(connection, [row for found in rows for row in found]))
             reasons = {record.row_key: _why_left_alone(record, states) for record in meant}
             self._forget_read(connection)
             counts = {state: self._reopen(connection, state, row_keys) for state in RETRIABLE if state in states}
@@ -183,8 +183,8 @@ class Decisions:
                     raise NotPossibleError("there is no such row in the ledger", hint="`eventsync rows` shows the keys")
                 if isinstance(outcome, Change):
                     self._carry_out(connection, case, outcome)
-                after = connection.execute(RECORDS.where(ENTRY.c.id == case.row.id)).one()
-                resolved.append(Resolved(outcome, case.record, as_record(after)))
+                rows = connection.execute(RECORDS.where(ENTRY.c.id == case.row.id)).all()
+                resolved.append(Resolved(outcome, case.record, *as_records(connection, rows)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -435,9 +435,10 @@ def _weigh_one(connection: sa.Connection, scope_id: int, row_key: RowKey, choice
     other = None
     if giver is not None:
         feed, destination = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        other = choices.Other(giver, as_record(giver), FeedName(feed), destination)
+        other = choices.Other(giver, next(as_records(connection, [giver])), FeedName(feed), destination)
     observed, attempts = Observed(row.kind or Observed.SAME), attempts_of(row)
-    case = Case(row, as_record(row), Outcome(row.outcome), attempts, observed, last, other, has_warnings)
+    (record,) = as_records(connection, [row])
+    case = Case(row, record, Outcome(row.outcome), attempts, observed, last, other, has_warnings)
     try:
         return case, choices.decide(case, choice)
     except NotPossibleError as problem:

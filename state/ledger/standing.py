@@ -7,79 +7,53 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from pydantic import TypeAdapter
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    Engine,
-    Row,
-    Select,
-    and_,
-    case,
-    false,
-    func,
-    literal_column,
-    or_,
-    select,
-    union,
-)
 
 from mappings.delivery import Answer
 from mappings.outcome import shown_place
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state import facts
-from state.database import reading
+from state.database import in_pages, reading, rounded
 from state.enums import Decision, DriftKind, EntryState, Observed, Outcome, ProblemKind, Waiting
+from state.ledger import entries
 from state.ledger.accounts import load_answer, load_read
-from state.ledger.entries import (
-    FACTS,
-    IS_GONE,
-    IS_IGNORED,
-    IS_OPEN,
-    OBSERVED,
-    TRIED,
-    attempts_of,
-    count_entries,
-    count_in_source,
-    in_facts,
-    is_forgotten,
-    is_to_come,
-    key_of,
-)
+from state.ledger.entries import IS_IGNORED, IS_OPEN, OBSERVED, SOME, TRIED, in_facts, is_forgotten, is_to_come
+from state.ledger.problems import is_listed_warning, last_read
 from state.tables import ATTEMPT, BODY, DECISION, ENTRY, OBSERVATION, PROBLEM, RUN, SCOPE
 
+T = TypeVar("T")
+_Row = sa.Row[*tuple[Any, ...]]
 KEY_MEMORY_S = 86_400.0
 _NAMED = 3
-_OTHER, _SEEN, _TRIED = ENTRY.alias(), OBSERVATION.alias(), ATTEMPT.alias()
-_IS_WARNED = and_(ENTRY.c.outcome.not_in([Outcome.IDLE, Outcome.MOVED, Outcome.REMOVED]), ~IS_GONE)
-_IS_REMOVAL = DECISION.c.option == Decision.REMOVED.value
+_OTHER, _SEEN, _TRIED, _WARNED = ENTRY.alias(), OBSERVATION.alias(), ATTEMPT.alias(), PROBLEM.alias()
 _REMOVED_KEY = (
-    select(func.max(DECISION.c.revision))
-    .where(DECISION.c.entry_id == _TRIED.c.entry_id, DECISION.c.revision < ENTRY.c.revision, _IS_REMOVAL)
+    sa.select(sa.func.max(DECISION.c.revision))
+    .where(DECISION.c.entry_id == _TRIED.c.entry_id, DECISION.c.revision < ENTRY.c.revision)
+    .where(DECISION.c.option == Decision.REMOVED.value)
     .correlate(_TRIED, ENTRY)
     .scalar_subquery()
 )
 _REQUESTS = (
-    select(func.coalesce(func.sum(_TRIED.c.requests), 0))
-    .where(_TRIED.c.entry_id == ENTRY.c.id, _TRIED.c.revision > func.coalesce(_REMOVED_KEY, -1))
+    sa.select(sa.func.coalesce(sa.func.sum(_TRIED.c.requests), 0))
+    .where(_TRIED.c.entry_id == ENTRY.c.id, _TRIED.c.revision > sa.func.coalesce(_REMOVED_KEY, -1))
     .scalar_subquery()
 )
-_IGNORED = select(DECISION.c.entry_id).where(DECISION.c.option == Decision.IGNORE.value)
-IS_SET_ASIDE = and_(ENTRY.c.id.in_(_IGNORED), IS_IGNORED)
-"""As `IS_IGNORED`, but only the few entries with such a decision are looked at."""
-COPIES = case((and_(ENTRY.c.event_id.is_not(None), _REQUESTS == 0), 1), else_=_REQUESTS)
+COPIES = sa.case((sa.and_(ENTRY.c.event_id.is_not(None), _REQUESTS == 0), 1), else_=_REQUESTS)
 """How many events of an entry may exist if the service ignores idempotency keys. Once a row is sent again after its event was
 removed by hand, that one does not count.
 """
-IS_RESENT = and_(ENTRY.c.id.in_(select(_TRIED.c.entry_id).where(_TRIED.c.requests > 0)), COPIES > 1)
+IS_RESENT = sa.and_(ENTRY.c.id.in_(sa.select(_TRIED.c.entry_id).where(_TRIED.c.requests > 0)), COPIES > 1)
 """An entry may have several events."""
+_IGNORED = sa.select(DECISION.c.entry_id).where(DECISION.c.option == Decision.IGNORE.value)
+IS_SET_ASIDE = sa.and_(ENTRY.c.id.in_(_IGNORED), IS_IGNORED)
+"""As `IS_IGNORED`, but only the few entries with such a decision are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +80,6 @@ class Copies:
 
     count: int = 0
     first: tuple[tuple[RowKey, int], ...] = ()
-
-    def __str__(self) -> str:
-        named = ", ".join(f"row {row_key} may exist up to {copies:,} times" for row_key, copies in self.first)
-        more = self.count - len(self.first)
-        return f"{named} and {more:,} more row{'s' * (more > 1)} more than once" if more else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,25 +135,23 @@ def dump_standing(standing: Standing) -> str:
     return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
 
 
-def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: bool = False) -> ColumnElement[bool]:
-    """Return the SQL condition on `FACTS` for a feed's entries that wait for this reason, or would if a person had not ignored
-    them.
+def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: bool = False) -> sa.ColumnElement[bool]:
+    """Return the SQL condition for a feed's entries that wait for this reason, or would if a person had not ignored them.
 
     `now`: events that are over by then do not wait.
     """
-    of_feed = (is_to_come(now), IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE)
+    is_meant: sa.ColumnElement[bool]
     if kind is Waiting.WARNING:
-        return and_(
-            ENTRY.c.scope_id == scope_id,
-            *of_feed,
-            ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(_is_listed_warning(scope_id))),
-            _IS_WARNED,
-        )
-    which = facts.those(lambda *of_entry: kind in facts.waits(*of_entry))
-    return and_(by_id(scope_id), *of_feed, ENTRY.c.id.in_(_found(scope_id, which)), in_facts(which))
+        is_warned = (_OTHER.c.scope_id == scope_id, _OTHER.c.row_key == _WARNED.c.row_key)
+        found = sa.select(_OTHER.c.id).where(*is_warned, is_listed_warning(scope_id, _WARNED))
+        is_meant = sa.and_(ENTRY.c.outcome.not_in([Outcome.IDLE, Outcome.MOVED, Outcome.REMOVED]), ~entries.IS_GONE)
+    else:
+        which = facts.those(lambda *of_entry: kind in facts.waits(*of_entry))
+        found, is_meant = _find(scope_id, which), in_facts(which)
+    return sa.and_(ENTRY.c.id.in_(found), is_meant, is_to_come(now), IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE)
 
 
-def by_id(scope_id: int) -> ColumnElement[bool]:
+def by_id(scope_id: int) -> sa.ColumnElement[bool]:
     """Return the condition that entries are a feed's, where they are found by their ids, or read in that order.
 
     As a sum, no database reads the index of all its entries for it.
@@ -192,92 +159,61 @@ def by_id(scope_id: int) -> ColumnElement[bool]:
     return ENTRY.c.scope_id + 0 == scope_id
 
 
-def _found(scope_id: int, which: Iterable[facts.Facts]) -> Select[Any] | CompoundSelect[Any]:
+def _find(scope_id: int, which: Iterable[facts.Facts]) -> sa.Select[Any]:
     """Return the query for the ids of the entries that may have one of these combinations; indexes of few entries answer it."""
     outcomes = {outcome for outcome, _, observed in which if observed is Observed.SAME}
     kinds = {observed for outcome, _, observed in which if outcome not in outcomes}
-    by_outcome = select(_OTHER.c.id).where(_OTHER.c.scope_id == scope_id, _OTHER.c.outcome.in_(sorted(outcomes)))
-    by_outcome = by_outcome.where(_OTHER.c.outcome != literal_column(f"'{Outcome.CREATED}'"))
-    by_kind = select(_SEEN.c.entry_id).where(_SEEN.c.scope_id == scope_id, _SEEN.c.kind.in_(sorted(kinds)))
-    return by_outcome if not kinds else by_kind if not outcomes else union(by_outcome, by_kind)
+    is_open = _OTHER.c.outcome != sa.literal_column(f"'{Outcome.CREATED}'")
+    by_outcome = sa.select(_OTHER.c.id).where(_OTHER.c.scope_id == scope_id, _OTHER.c.outcome.in_(sorted(outcomes)), is_open)
+    by_kind = sa.select(_SEEN.c.entry_id).where(_SEEN.c.scope_id == scope_id, _SEEN.c.kind.in_(sorted(kinds)))
+    return sa.select(sa.union(by_outcome, by_kind).subquery().c.id)
 
 
-def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    """Return the SQL condition for problem rows that are warnings of waiting entries."""
-    of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
-    warned = select(ENTRY.c.id).select_from(FACTS).where(*of_entry, _IS_WARNED, is_to_come(now), ~IS_SET_ASIDE)
-    return and_(_is_listed_warning(scope_id), warned.exists())
-
-
-def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
+def read_standing(connection: sa.Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
     """Return what waits for a person.
 
     `key_memory_s`: for how many seconds the service remembers the key of an attempt; None: for ever.
     """
-    is_late = false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
-    numbers, drifts = _count(connection, scope_id, now, is_late)
-
-    def of(kind: Waiting, name: str, *more: ColumnElement[bool]) -> OpenRows:
-        first = select(ENTRY.c.row_key).select_from(FACTS).where(waits(kind, scope_id, now), *more)
-        first = first.order_by(ENTRY.c.id).limit(_NAMED)
-        return OpenRows(numbers[name], tuple(connection.execute(first).scalars())) if numbers[name] else _NONE
-
-    several = (by_id(scope_id), IS_RESENT, ENTRY.c.outcome != Outcome.REMOVED, is_to_come(now), ~IS_SET_ASIDE)
-    most = select(ENTRY.c.row_key, COPIES).select_from(FACTS).where(*several).order_by(COPIES.desc(), ENTRY.c.id).limit(_NAMED)
+    is_late = sa.false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
+    is_listed = (is_to_come(now), ~IS_SET_ASIDE)
+    found = _find(scope_id, facts.those(lambda *of_entry: bool(facts.waits(*of_entry))))
+    of_entry = (ENTRY.c.outcome, TRIED.label("tried"), OBSERVED.label("observed"), is_late.label("is_late"))
+    each = sa.select(*of_entry).where(ENTRY.c.id.in_(found), *is_listed).subquery()
+    numbers, drifts, rows = Counter[tuple[Waiting, bool]](), Counter[DriftKind](), dict[str, OpenRows]()
+    for row in connection.execute(sa.select(*each.c, sa.func.count().label("number")).group_by(*each.c)):
+        for kind in facts.waits(Outcome(row.outcome), facts.Tried(row.tried), Observed(row.observed)):
+            numbers[kind, kind is Waiting.UNCERTAIN and bool(row.is_late)] += row.number
+            drifts.update({DriftKind(row.observed): row.number} if kind is Waiting.DRIFT else {})
+    for (kind, is_old), count in numbers.items():
+        of_age = is_late if is_old else ~is_late if kind is Waiting.UNCERTAIN else sa.true()
+        first = sa.select(ENTRY.c.row_key).where(waits(kind, scope_id, now), of_age).order_by(ENTRY.c.id).limit(_NAMED)
+        rows["forgotten" if is_old else kind.name.lower()] = OpenRows(count, tuple(connection.execute(first).scalars()))
+    warned = sa.select(ENTRY.c.row_key).where(waits(Waiting.WARNING, scope_id, now)).order_by(ENTRY.c.id)
+    several = sa.select(ENTRY.c.row_key, COPIES).where(by_id(scope_id), IS_RESENT, ENTRY.c.outcome != Outcome.REMOVED, *is_listed)
+    read = connection.execute(last_read(scope_id)).first()
+    is_listed_now = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.listed_run == (read.id if read else ""))
+    is_fault = (PROBLEM.c.kind == ProblemKind.REJECTED.value, PROBLEM.c.reasons.contains(json.dumps(ReasonCode.INTERNAL_ERROR)))
+    faults = sa.select(PROBLEM.c.row_key, PROBLEM.c.origin).where(*is_listed_now, *is_fault).order_by(PROBLEM.c.id)
+    if "refused" not in rows:
+        asked = 0
+    elif read and read.is_whole:
+        asked = load_read(read.read_account).wanted
+    else:
+        asked = entries.count_in_source(connection, scope_id, 2**62)
     return Standing(
-        **{kind.name.lower(): of(kind, kind.name.lower()) for kind in Waiting if kind is not Waiting.UNCERTAIN},
-        uncertain=of(Waiting.UNCERTAIN, "uncertain", ~is_late),
-        forgotten=of(Waiting.UNCERTAIN, "forgotten", is_late),
-        faults=_faults(connection, scope_id),
+        **rows,
+        warning=OpenRows(*_first_of(connection, warned, lambda row: RowKey(row.row_key))),
+        faults=OpenRows(*_first_of(connection, faults, lambda row: RowKey(row.row_key or shown_place(row.origin)))),
         drifts=drifts,
-        asked=_count_wanted(connection, scope_id) if numbers["refused"] else 0,
-        copies=Copies(count_entries(connection, *several), tuple(map(tuple, connection.execute(most)))),
+        asked=asked,
+        copies=Copies(*_first_of(connection, several.order_by(COPIES.desc(), ENTRY.c.id), lambda row: (row[0], row[1]))),
     )
 
 
-def _count(
-    connection: Connection, scope_id: int, now: datetime | None, is_late: ColumnElement[bool]
-) -> tuple[Counter[str], Counter[DriftKind]]:
-    """Count the waiting entries by the fields of `Standing`, and those with drift by its kind."""
-    of_feed = (
-        ENTRY.c.id.in_(_found(scope_id, facts.those(lambda *of_entry: bool(facts.waits(*of_entry))))),
-        is_to_come(now),
-        ~IS_SET_ASIDE,
-    )
-    combined = select(ENTRY.c.outcome, TRIED.label("tried"), OBSERVED.label("observed"), is_late.label("is_late"))
-    each = combined.select_from(FACTS).where(*of_feed).subquery()
-    numbers, drifts = Counter[str](), Counter[DriftKind]()
-    for *of_entry, is_forgotten_, count in connection.execute(select(*each.c, func.count()).group_by(*each.c)):
-        outcome, tried, observed = of_entry
-        for kind in facts.waits(Outcome(outcome), facts.Tried(tried), Observed(observed)):
-            numbers["forgotten" if kind is Waiting.UNCERTAIN and is_forgotten_ else kind.name.lower()] += count
-            if kind is Waiting.DRIFT:
-                drifts[DriftKind(observed)] += count
-    numbers["warning"] = count_entries(connection, waits(Waiting.WARNING, scope_id, now))
-    return numbers, drifts
-
-
-def _faults(connection: Connection, scope_id: int) -> OpenRows:
-    """Return the rows of the last read that a bug in eventsync rejected."""
-    reads = select(RUN.c.id).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
-    last = reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1).scalar_subquery()
-    is_listed = and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.listed_run == last, PROBLEM.c.kind == ProblemKind.REJECTED.value)
-    is_fault = PROBLEM.c.reasons.contains(json.dumps(ReasonCode.INTERNAL_ERROR))
-    rows = connection.execute(select(PROBLEM.c.row_key, PROBLEM.c.origin).where(is_listed, is_fault).order_by(PROBLEM.c.id)).all()
-    return OpenRows(len(rows), tuple(RowKey(row.row_key or shown_place(row.origin)) for row in rows[:_NAMED]))
-
-
-def _is_listed_warning(scope_id: int) -> ColumnElement[bool]:
-    return and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-
-
-def _count_wanted(connection: Connection, scope_id: int) -> int:
-    """Count the events that the source asks for: those of the last read if it was full, else the known ones."""
-    reads = select(RUN.c.is_whole, RUN.c.read_account).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
-    last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
-    if last is not None and last.is_whole:
-        return load_read(last.read_account).wanted
-    return count_in_source(connection, scope_id, 2**62)
+def _first_of(connection: sa.Connection, query: sa.Select[Any], name: Callable[[_Row], T]) -> tuple[int, tuple[T, ...]]:
+    """Return how many rows a query has, and the names of the first three."""
+    rows = connection.execute(query.add_columns(sa.func.count().over().label("number")).limit(_NAMED)).all()
+    return (rows[0].number if rows else 0), tuple(map(name, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,61 +298,79 @@ class RowRecord:
         return dict(json.loads(self.shown))
 
 
-_LAST = DECISION.alias()
-_NUMBER_OF_LAST = select(func.max(DECISION.c.id)).where(DECISION.c.entry_id == ENTRY.c.id).scalar_subquery()
-_IS_TAKEN = (DECISION.c.other_id == ENTRY.c.id, DECISION.c.option == Decision.SAME_AS.value)
-_TAKER = select(func.max(DECISION.c.entry_id)).where(*_IS_TAKEN).scalar_subquery()
-_SENT_RUN = func.coalesce(case((ATTEMPT.c.requests > 0, ATTEMPT.c.run)), ENTRY.c.sent_run)
-_REMOVED_AT = select(func.max(DECISION.c.decided_at)).where(DECISION.c.entry_id == ENTRY.c.id, _IS_REMOVAL).scalar_subquery()
-
-
-def _run_id(number: ColumnElement[int]) -> ColumnElement[str]:
-    """Return the id of a run by its number, "" if it was pruned."""
-    return func.coalesce(select(RUN.c.id).where(RUN.c.number == number).scalar_subquery(), "")
-
-
 RECORDS = (
-    select(
-        *(column for column in ENTRY.c if column.name not in ("staged_run", "sent_run")),
-        *(_run_id(ENTRY.c.staged_run).label("staged_run"), _run_id(_SENT_RUN).label("sent_run")),
-        *(SCOPE.c.destination, SCOPE.c.feed, SCOPE.c.namespace),
-        BODY.c.body,
-        *(column for column in ATTEMPT.c if column.name not in ("entry_id", "revision", "run")),
-        COPIES.label("copies"),
-        *(OBSERVATION.c.kind, OBSERVATION.c.body.label("asked_body"), OBSERVATION.c.rule, OBSERVATION.c.seen_at),
-        case((ENTRY.c.outcome == Outcome.MOVED, _TAKER), else_=OBSERVATION.c.candidate_id).label("candidate_id"),
-        *(_LAST.c.option, _LAST.c.decided_at, _LAST.c.decided_by, _LAST.c.outcome.label("decided_on")),
-        *(_LAST.c.body.label("replaced_body"), IS_IGNORED.label("is_ignored"), _REMOVED_AT.label("removed_at")),
+    sa.select(
+        *ENTRY.c,
+        *(SCOPE.c.destination, SCOPE.c.feed, SCOPE.c.namespace, BODY.c.body, COPIES.label("copies")),
+        *(column for column in ATTEMPT.c if column.name not in ("entry_id", "revision")),
+        *(OBSERVATION.c.kind, OBSERVATION.c.body.label("asked_body"), OBSERVATION.c.candidate_id),
+        *(OBSERVATION.c.rule, OBSERVATION.c.seen_at),
     )
-    .select_from(FACTS.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id))
+    .select_from(entries.FACTS.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id))
     .outerjoin(BODY, BODY.c.entry_id == ENTRY.c.id)
-    .outerjoin(_LAST, _LAST.c.id == _NUMBER_OF_LAST)
 )
-"""The query for the rows that `as_record` converts, with `destination`, `feed` and `namespace`."""
+"""The query for the rows that `as_records` converts."""
+# What few entries have is read beside their rows: PostgreSQL plans a join with all of it for longer than it runs.
+_DECIDED = sa.select(DECISION, (DECISION.c.wish == entries.WISH).label("is_current"))
+_DECIDED = _DECIDED.join(ENTRY, ENTRY.c.id == DECISION.c.entry_id).where(SOME).order_by(DECISION.c.id)
+_RUNS = sa.select(RUN.c.number, RUN.c.id).where(RUN.c.number.in_(sa.bindparam("runs", expanding=True)))
+_OTHERS = sa.select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace)
+_OTHERS = _OTHERS.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SOME)
 _SAME = frozenset(each.name for each in fields(RowRecord)) & frozenset(RECORDS.selected_columns.keys())
 _UNANSWERED = (Outcome.OWED, Outcome.REFUSED, Outcome.DENIED, Outcome.UNCLEAR, Outcome.CONFLICT)
 _DRIFTS = {kind.value: kind for kind in DriftKind}
 _USED_UP = {Decision.RETRY: Decision.RETRIED, Decision.RESEND: Decision.RESENT}
 
 
-def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
-    """Return an entry as a record for people."""
-    outcome, attempts, drift = Outcome(row.outcome), attempts_of(row), _DRIFTS.get(row.kind)
-    decision = _decision_of(row, attempts)
-    is_applied = decision is Decision.APPLIED
-    is_answered = outcome is not Outcome.OWED and row.answer is not None
+def as_records(connection: sa.Connection, rows: Iterable[_Row]) -> Iterator[RowRecord]:
+    """Yield entries as records for people, in the order of their rows of `RECORDS`."""
+    for page in in_pages(rows):
+        last, removed_at = dict[int, _Row](), dict[int, datetime]()
+        for decided in connection.execute(_DECIDED, {"entries": rounded([row.id for row in page])}):
+            last[decided.entry_id] = decided
+            if decided.option == Decision.REMOVED:
+                removed_at[decided.entry_id] = decided.decided_at
+        sent = {row.id: row.run if row.requests else row.sent_run for row in page}
+        numbers = rounded([*sent.values(), *(row.staged_run for row in page)])
+        runs: dict[int | None, str] = dict(map(tuple, connection.execute(_RUNS, {"runs": numbers})))
+        moved = [row.id for row in page if row.outcome == Outcome.MOVED]
+        takers = entries.find_takers(connection, moved) if moved else {}
+        related = {row.id: other for row in page if (other := takers.get(row.id, row.candidate_id)) is not None}
+        named = connection.execute(_OTHERS, {"entries": rounded(related.values())}) if related else ()
+        others = {row.id: row for row in named}
+        for row in page:
+            yield _as_record(
+                row,
+                last.get(row.id),
+                staged_run=runs.get(row.staged_run, ""),
+                sent_run=runs.get(sent[row.id], ""),
+                removed_at=removed_at.get(row.id) if row.outcome == Outcome.REMOVED else None,
+                candidate_id=related.get(row.id),
+                candidate=_named_beside(row, others[related[row.id]]) if row.id in related else None,
+            )
+
+
+def _named_beside(row: _Row, other: _Row) -> OtherEntry:
+    feed, namespace = (
+        "" if getattr(other, name) == getattr(row, name) else getattr(other, name) for name in ("feed", "namespace")
+    )
+    return OtherEntry(RowKey(other.row_key), feed, namespace)
+
+
+def _as_record(row: _Row, last: _Row | None, **more: Any) -> RowRecord:
+    outcome, attempts, drift = Outcome(row.outcome), entries.attempts_of(row), _DRIFTS.get(row.kind)
+    decision = _decision_of(row, last, attempts)
+    body, baseline = row.asked_body if outcome is Outcome.HELD else row.body, None
+    if last is not None and decision is Decision.APPLIED:
+        body, baseline = last.body, row.body
+    more |= {"body": body or b"", "baseline_body": baseline, "answer": row.answer and load_answer(row.answer)}
+    more |= {"decided_at": last.decided_at, "decided_by": last.decided_by} if last else {}
     return RowRecord(
-        **{name: getattr(row, name) for name in _SAME}
-        | {
-            "body": (row.replaced_body if is_applied else row.asked_body if outcome is Outcome.HELD else row.body) or b"",
-            "answer": row.answer and load_answer(row.answer),
-            "decided_by": row.decided_by or "",
-            "removed_at": row.removed_at if outcome is Outcome.REMOVED else None,
-        },
+        **{name: getattr(row, name) for name in _SAME} | more,
         entry_id=row.id,
         state=facts.state_of(outcome, attempts.tried, has_event_id=row.event_id is not None),
-        key=key_of(row),
-        attempts=max(attempts.requests, int(is_answered)),
+        key=entries.key_of(row),
+        attempts=attempts.requests or int(outcome is not Outcome.OWED and row.answer is not None),
         unanswered_at=(row.since or (row.last_at if attempts.is_limited else None)) if outcome in _UNANSWERED else None,
         drift_body=row.asked_body if drift else None,
         drift_kind=drift,
@@ -428,18 +382,17 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         is_asked_for=outcome is not Outcome.IDLE,
         is_denied=attempts.denied_id is not None,
         is_refused=attempts.refused_id is not None,
-        baseline_body=row.body if is_applied else None,
     )
 
 
-def _decision_of(row: Row[*tuple[Any, ...]], attempts: facts.Attempts) -> Decision | None:
+def _decision_of(row: _Row, last: _Row | None, attempts: facts.Attempts) -> Decision | None:
     """Return the last decision if it is about what the source says now; the sending of a row again is used up by the next
     request.
     """
-    if row.option is None or row.outcome == Outcome.MOVED or (row.option == Decision.IGNORE and not row.is_ignored):
+    if last is None or row.outcome == Outcome.MOVED or (last.option == Decision.IGNORE and not last.is_current):
         return None
-    decision = Decision(row.option)
-    is_new_key = row.decided_on in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
+    decision = Decision(last.option)
+    is_new_key = last.outcome in (Outcome.CONFLICT, Outcome.USED, Outcome.REMOVED)
     is_due = is_new_key and row.outcome == Outcome.OWED and attempts.tried is facts.Tried.NO
     return decision if attempts.granted is not None or is_due else _USED_UP.get(decision, decision)
 
@@ -449,7 +402,7 @@ SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.C
 
 
 def read_reconcile_candidates(
-    engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
+    engine: sa.Engine, feed: FeedScope, now: datetime, key_memory_s: float
 ) -> Iterator[tuple[RowRecord, bool]]:
     """Yield the entries of a destination without an event id whose events may be in the service's list, and whether each is a
     rival.
@@ -458,17 +411,16 @@ def read_reconcile_candidates(
     about itself. `key_memory_s`: an attempt unanswered for more seconds is searched for; the next run asks about a younger one
     with its key.
     """
-    unknown = facts.those(lambda outcome, tried, _: outcome is not Outcome.CREATED and facts.has_event(outcome, tried))
-    settled = facts.those(lambda outcome, tried, _: facts.state_of(outcome, tried) in SEEKABLE)
-    is_rival = ~and_(SCOPE.c.feed == feed.feed, or_(in_facts(settled), is_forgotten(now, key_memory_s)), ~IS_SET_ASIDE)
-    page = RECORDS.add_columns(is_rival.label("is_rival")).order_by(ENTRY.c.id).limit(500)
-    is_open = and_(ENTRY.c.outcome.in_({outcome for outcome, *_ in unknown}), IS_OPEN)
-    page = page.where(SCOPE.c.destination == feed.destination, is_open, in_facts(unknown))
-    after = 0
-    while True:
+    is_settled = entries.in_outcomes(lambda outcome, tried: facts.state_of(outcome, tried) in SEEKABLE)
+    is_sought = sa.and_(SCOPE.c.feed == feed.feed, sa.or_(is_settled, is_forgotten(now, key_memory_s)), ~IS_SET_ASIDE)
+    page = RECORDS.add_columns(is_sought.label("is_sought")).order_by(ENTRY.c.id).limit(500)
+    outcomes = {outcome for outcome, *_ in facts.those(lambda outcome, tried, _: facts.has_event(outcome, tried))}
+    is_open = sa.and_(ENTRY.c.outcome.in_(sorted(outcomes - {Outcome.CREATED})), IS_OPEN)
+    page = page.where(SCOPE.c.destination == feed.destination, is_open, entries.MAY_HAVE_EVENT)
+    after: int | None = 0
+    while after is not None:
         with reading(engine) as connection:
             rows = connection.execute(page.where(ENTRY.c.id > after)).all()
-        if not rows:
-            return
-        yield from ((as_record(row), bool(row.is_rival)) for row in rows)
-        after = rows[-1].id
+            records = list(as_records(connection, rows))
+        yield from ((record, not row.is_sought) for record, row in zip(records, rows, strict=True))
+        after = rows[-1].id if rows else None

@@ -27,7 +27,7 @@ class ImbalanceError(SyncError):
     """Rows were lost between two steps, or counted twice: the numbers are wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadAccount:
     """The account of a read; every row is counted in exactly one term:
 
@@ -56,7 +56,7 @@ class ReadAccount:
 
     def imbalance(self) -> int:
         """The number of rows without an outcome (positive), or of outcomes without a row (negative)."""
-        return 2 * (self.read + self.expanded) - int(sum(astuple(self)))
+        return 2 * (self.read + self.expanded) - sum(int(getattr(self, each.name)) for each in fields(ReadAccount))
 
     @property
     def wanted(self) -> int:
@@ -164,16 +164,6 @@ class Alongside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examples:
-    """What people see of the rows of a read: those left out by label, problems by value, the first rows of two kinds."""
-
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    reasons: tuple[ReasonCount, ...] = ()
-    rejections: tuple[RejectedRow, ...] = ()
-    held: tuple[HeldRow, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class BrakeInputs:
     """The facts of a read by which the brakes decide."""
 
@@ -202,7 +192,7 @@ class BrakeInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageReport(BrakeInputs, Examples):
+class StageReport(BrakeInputs):
     """The result of one read of the source, for the brakes and for people.
 
     `is_whole`: the read covered all rows of the source. Of `account.new`, `restaged` are known rows with a changed payload
@@ -213,15 +203,15 @@ class StageReport(BrakeInputs, Examples):
     `present`: entries of the source's rows after it. `replaced_before`: released earlier reads that lost and gained at least
     half as many rows as this one. `waiting`: entries staged by earlier reads, never released or sent, that this read asks for
     again. `last_whole_read`: rows of the last full read that passed the brakes, None if there was none. `rows`: the same in
-    rows, if rows give several events. `rejections`, `held`: the first few; all are in the state DB. `standing`: rejected rows
-    of earlier reads that this read, not a full one, has not read again. `is_blind`: rows wait behind a closed gate that this
-    read has not met, so that it must not open the gate. `reasons`: numbers of problems (not warnings). `brakes`: those that
-    stop this run; `accepted`: those that a person accepted for this run; `stood`: those that stopped the reads before, or
-    were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of `to_come` entries with future
-    events. `changed`: by field, how many of these have changed since the last read that was let out, if at least 20. `alike`:
-    new rows that agree with missing ones in two of title, start and place, and are not held; `alike_before`: released earlier
-    reads with at least half as many. `alongside`: another scope that delivers these rows. `key_definition`: what determines
-    the feed's keys; `has_new_keys`: it has changed.
+    rows, if rows give several events. `rejections`, `held`: the first few; all are in the state DB; `skipped`: rows left out,
+    by label. `standing`: rejected rows of earlier reads that this read, not a full one, has not read again. `is_blind`: rows
+    wait behind a closed gate that this read has not met, so that it must not open the gate. `reasons`: numbers of problems
+    (not warnings). `brakes`: those that stop this run; `accepted`: those that a person accepted for this run; `stood`: those
+    that stopped the reads before, or were accepted for one run. `left_out`: by rule, the entries that it newly leaves out, of
+    `to_come` entries with future events. `changed`: by field, how many of these have changed since the last read that was let
+    out, if at least 20. `alike`: new rows that agree with missing ones in two of title, start and place, and are not held;
+    `alike_before`: released earlier reads with at least half as many. `alongside`: another scope that delivers these rows.
+    `key_definition`: what determines the feed's keys; `has_new_keys`: it has changed.
     """
 
     run_id: str
@@ -233,6 +223,10 @@ class StageReport(BrakeInputs, Examples):
     brakes: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     key_definition: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[ReasonCount, ...] = ()
+    rejections: tuple[RejectedRow, ...] = ()
+    held: tuple[HeldRow, ...] = ()
 
 
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
@@ -265,29 +259,18 @@ load_report = _loader(StageReport)
 load_answer = _loader(Answer)
 load_reasons = _loader(tuple[Reason, ...])
 _EXAMPLES = 20
+_REPORTED = ("warnings", "withdrawn", "restaged", "ignored", "waiting")
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(ReadAccount):
     """The running counts of one read, named as in `ReadAccount` and `StageReport`.
 
     In addition: `called_off`, cancelled rows whose events cannot have been created; `restless`, rows that the next read of the
     same source would count differently; `unreleased`, rows of this read that no run released.
     """
 
-    read: int = 0
-    expanded: int = 0
-    filtered: int = 0
-    duplicate: int = 0
-    grouped: int = 0
-    rejected: int = 0
-    held: int = 0
-    unchanged: int = 0
-    drifted: int = 0
-    new: int = 0
-    gone: int = 0
-    still_refused: int = 0
     warnings: int = 0
     withdrawn: int = 0
     restaged: int = 0
@@ -368,21 +351,16 @@ class Tally:
             run_id=run_id,
             account=self.account(),
             rows=RowShares(self._wanted, self._rejected) if self.expanded else None,
-            warnings=self.warnings,
-            withdrawn=self.withdrawn,
-            restaged=self.restaged,
-            ignored=self.ignored,
-            waiting=self.waiting,
             skipped=dict(self._skipped),
             reasons=tuple(ReasonCount(*problem, hint, count) for problem, (hint, count) in reasons),
             rejections=tuple(self._rejections),
             held=tuple(self._held),
+            **{name: getattr(self, name) for name in _REPORTED},
             **more,
         )
 
 
-OnChange = Literal["report", "ignore"]
-OnVanish = Literal["report", "ignore"]
+OnDifference = Literal["report", "ignore"]
 
 
 class ReadKind(StrEnum):
@@ -405,8 +383,8 @@ class StagePolicy:
     to not compare it. `as_of`: the time by which events are over, if not the clock's.
     """
 
-    on_change: OnChange = "report"
-    on_vanish: OnVanish = "report"
+    on_change: OnDifference = "report"
+    on_vanish: OnDifference = "report"
     holds_copies: bool = True
     drafts_only: bool = False
     accepted: tuple[str, ...] = ()

@@ -140,47 +140,43 @@ _PLACES = sa.select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == E
 _RUNS = sa.select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
+@dataclass(frozen=True, slots=True)
 class LedgerQueries:
     """Queries over all feeds of a state DB. Pages are sorted by age: pass the last record's id as `after` for the next page.
 
     `now`: the clock by which past events do not wait for a person; without it, none is past.
     """
 
-    def __init__(self, engine: sa.Engine, now: Callable[[], datetime] | None = None) -> None:
-        self._engine = engine
-        self._clock = now
-
-    @property
-    def engine(self) -> sa.Engine:
-        """The state DB."""
-        return self._engine
+    engine: sa.Engine
+    now: Callable[[], datetime] | None = None
 
     def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
         """Return all feeds, by destination and name, without counting their entries."""
         scopes = sa.select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return tuple(FeedScope(*scope) for scope in connection.execute(_of(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return the status of each feed, by destination and name."""
         scopes = _of(sa.select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
 
     def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
         """Return one run, None if it has no record."""
-        with reading(self._engine) as connection:
-            return _run(connection.execute(_of(_RUNS, destination, feed).where(RUN.c.id == run_id)).first())
+        with reading(self.engine) as connection:
+            row = connection.execute(_of(_RUNS, destination, feed).where(RUN.c.id == run_id)).first()
+            return _run(row) if row else None
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, newest first."""
         runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
-        with reading(self._engine) as connection:
-            return tuple(filter(None, map(_run, connection.execute(runs))))
+        with reading(self.engine) as connection:
+            return tuple(map(_run, connection.execute(runs)))
 
     def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             scope_id = _scope_id(connection, book)
             page = standing.RECORDS.where(*_filtered(connection, which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
@@ -188,7 +184,7 @@ class LedgerQueries:
 
     def count(self, book: FeedScope, which: RowFilter) -> int:
         """Count a feed's entries."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             scope_id = _scope_id(connection, book)
             return count_entries(connection, *_filtered(connection, which, scope_id, self._now()))
 
@@ -208,7 +204,7 @@ class LedgerQueries:
         The list of a run that read only a part of the source includes what earlier runs listed. Held rows and warnings are
         listed in all runs while their entries wait.
         """
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             scope_id = _scope_id(connection, book)
             run = str(connection.execute(last_read(scope_id)).scalar() or "") if run_id is None else run_id
             page = sa.select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
@@ -227,7 +223,7 @@ class LedgerQueries:
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
         """Return the owner of each of these event ids that belongs to a row already, as text with row and feed."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return find_owners(connection, destination, event_ids)
 
     def first_met(self, problems: Collection[ProblemRecord], *, is_same: bool = True) -> dict[int, datetime]:
@@ -239,17 +235,17 @@ class LedgerQueries:
         same = (named.c[name] == PROBLEM.c[name] for name in names)
         first = sa.select(named.c.id, sa.func.min(PROBLEM.c.first_seen_at)).join(PROBLEM, sa.and_(*same)).group_by(named.c.id)
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
 
     def places(self, book: FeedScope) -> Iterator[tuple[RowKey, str]]:
         """Yield the keys of all rows in the feed's ledger, each with the place where it was last read."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             streamed = connection.execution_options(yield_per=_PAGE)
             yield from map(tuple, streamed.execute(_of(_PLACES, book.destination, book.feed)))
 
     def _now(self) -> datetime | None:
-        return self._clock and self._clock()
+        return self.now and self.now()
 
 
 def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None) -> Iterator[sa.ColumnElement[bool]]:
@@ -327,7 +323,8 @@ def _entry_of(connection: sa.Connection, scope_id: int, key: IdempotencyKey) -> 
 def _status(connection: sa.Connection, scope: _Row, now: datetime | None) -> FeedStatus:
     waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
-    run, read = (_run(connection.execute(one).first()) for one in (last, last.where(RUN.c.read_account.is_not(None))))
+    rows = (connection.execute(one).first() for one in (last, last.where(RUN.c.read_account.is_not(None))))
+    run, read = (_run(row) if row else None for row in rows)
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts=_count_states(connection, scope.id),
@@ -383,9 +380,7 @@ _SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(R
 _SAME_IN_PROBLEMS = frozenset(each.name for each in fields(ProblemRecord)) & frozenset(PROBLEM.c.keys())
 
 
-def _run(row: _Row | None) -> RunRecord | None:
-    if row is None:
-        return None
+def _run(row: _Row) -> RunRecord:
     columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS} | {
         "book": FeedScope(row.destination, FeedName(row.feed)),
         "run_id": row.id,

@@ -160,7 +160,7 @@ def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
 def put_all(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *key: str, keeps: str | None = None
 ) -> None:
-    """Insert whole rows, or replace those with the same key, by default the primary one, but for the column that `keeps` names."""
+    """Insert whole rows, or replace those with the same key (of itself the primary one). `keeps`: a column not to replace."""
     run_prepared(connection, _putting(table, connection.dialect.name, key, keeps), rows)
 
 

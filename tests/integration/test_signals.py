@@ -263,4 +263,4 @@ def test_while_it_waits_for_a_busy_sheet_and_the_next_run_writes_there(desk: Des
 
         places.google.faults.clear()
         desk.command(*words, code=0)
-        assert ["0101", "published"] in [list(row[:2]) for row in places.said()]
+        assert ("0101", "published") in [(row["ID"], row["Status"]) for row in places.said()]

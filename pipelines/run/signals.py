@@ -15,12 +15,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from mappings.errors import SyncError
-
-if TYPE_CHECKING:
-    import asyncio
 
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
@@ -33,7 +30,8 @@ _SAME_PRESS_S = 0.1
 _SECOND = 2
 _LAST_S = 0.7
 """Seconds that the command gets after a second signal, even if it hangs."""
-_NAP_S = 0.2
+_NAP_S = 0.1
+"""Seconds of a step of a wait: a signal just before a wait does not end it."""
 _ENTRY = "pipelines.cli.entry"
 """The module whose handler ends a command that has not begun; it is not an orchestrator's."""
 
@@ -46,38 +44,33 @@ class InterruptedRunError(SyncError):
 class _Signals:
     """The signals that this process has received; there is one instance, because signals belong to the process.
 
-    `numbers`: the signals that stop it. `raise_interrupt`: the handler installed before ours, Python's or an orchestrator's.
-    `on_stop`: called with the number of signals instead of raising. `depth`: the number of nested blocks that handle signals.
-    `has_alarm`: a second signal sets the alarm that ends the process.
+    `numbers`: the signals that stop it. `handled`: how many of `count` have stopped something. `depth`: the number of nested
+    blocks that handle signals. `has_alarm`: a second signal sets the alarm that ends the process. `raise_interrupt`: the handler
+    installed before ours, Python's or an orchestrator's.
     """
 
     numbers: tuple[signal.Signals, ...] = STOPPING
     count: int = 0
+    handled: int = 0
     received_at: float = 0.0
     is_deferred: bool = False
-    is_pending: bool = False
     depth: int = 0
-    raise_interrupt: Handler = signal.default_int_handler
-    on_stop: Callable[[int], None] | None = None
     has_alarm: bool = False
+    raise_interrupt: Handler = signal.default_int_handler
 
-    def handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
         at = time.monotonic()
         if self.count and at - self.received_at <= _SAME_PRESS_S:
             return
         self.count, self.received_at = self.count + 1, at
         if self.has_alarm and self.count == _SECOND:
             signal.setitimer(signal.ITIMER_REAL, _LAST_S)
-        if self.on_stop is not None:
-            self.on_stop(self.count)
-        elif self.is_deferred:
-            self.is_pending = True
-        else:
-            self.raise_interrupt(number, frame)
+        self.raise_new()
 
-    def raise_pending(self) -> None:
-        if self.is_pending and not self.is_deferred:
-            self.is_pending = False
+    def raise_new(self) -> None:
+        """Raise for signals that have stopped nothing yet, unless they are deferred."""
+        if self.count > self.handled and not self.is_deferred:
+            self.handled = self.count
             self.raise_interrupt(signal.SIGINT, None)
 
 
@@ -108,21 +101,18 @@ def signals_deferred() -> Iterator[None]:
     if not _is_main():
         yield
         return
-    former = {number: signal.getsignal(number) for number in _SIGNALS.numbers}
-    was_deferred, raise_interrupt = _SIGNALS.is_deferred, _SIGNALS.raise_interrupt
+    was_deferred, raise_interrupt, report_dropped = _SIGNALS.is_deferred, _SIGNALS.raise_interrupt, sys.unraisablehook
     _SIGNALS.is_deferred = True
     _SIGNALS.depth += 1
-    report_dropped = sys.unraisablehook
     sys.unraisablehook = lambda dropped: None if dropped.exc_type is KeyboardInterrupt else report_dropped(dropped)
+    former = {number: signal.signal(number, _SIGNALS.handle) for number in _SIGNALS.numbers}
     if (handler := former[signal.SIGINT]) != _SIGNALS.handle:
         is_others = callable(handler) and getattr(handler, "__module__", "") != _ENTRY
         _SIGNALS.raise_interrupt = handler if callable(handler) and is_others else signal.default_int_handler
     try:
-        for number in _SIGNALS.numbers:
-            signal.signal(number, _SIGNALS.handle)
         yield
         _SIGNALS.is_deferred = was_deferred
-        _SIGNALS.raise_pending()
+        _SIGNALS.raise_new()
     finally:
         _SIGNALS.is_deferred, _SIGNALS.raise_interrupt = was_deferred, raise_interrupt
         _SIGNALS.depth -= 1
@@ -130,7 +120,7 @@ def signals_deferred() -> Iterator[None]:
         for number, handler in former.items():
             signal.signal(number, handler)
         if not _SIGNALS.depth:
-            _SIGNALS.count, _SIGNALS.is_pending = 0, False
+            _SIGNALS.count = _SIGNALS.handled = 0
 
 
 @contextmanager
@@ -141,7 +131,7 @@ def signals_raised() -> Iterator[None]:
         return
     was_deferred, _SIGNALS.is_deferred = _SIGNALS.is_deferred, False
     try:
-        _SIGNALS.raise_pending()
+        _SIGNALS.raise_new()
         yield
     finally:
         _SIGNALS.is_deferred = was_deferred
@@ -155,55 +145,33 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
     """
     import asyncio  # noqa: PLC0415  # keeps the first moment of a command short
 
-    def cancel(_count: int) -> None:
-        for task in asyncio.all_tasks():
-            task.cancel()
+    if not _is_main():
+        return asyncio.run(work())
+    before, was_deferred = _SIGNALS.handled, _SIGNALS.is_deferred
 
-    def stop(count: int) -> None:
-        with suppress(RuntimeError):  # the loop has just ended
-            loop.call_soon_threadsafe(on_stop or cancel, count)
+    async def watched() -> T:
+        """Wait in short steps, because a signal just before a wait does not end it."""
+        task, seen = asyncio.ensure_future(work()), before
+        while not task.done():
+            if _SIGNALS.count > seen:
+                seen = _SIGNALS.count
+                on_stop(seen) if on_stop else task.cancel()
+            await asyncio.wait({task}, timeout=_NAP_S)
+        return task.result()
 
-    before = _SIGNALS.count - _SIGNALS.is_pending
+    _SIGNALS.is_deferred = True
     try:
-        with asyncio.Runner() as runner, _woken_by_signals(loop := runner.get_loop()):
-            if _is_main() and _SIGNALS.depth:
-                _SIGNALS.on_stop = stop
-                if _SIGNALS.is_pending:
-                    _SIGNALS.is_pending = False
-                    stop(_SIGNALS.count)
-            result = runner.run(work())
+        result = asyncio.run(watched())
     except asyncio.CancelledError:
-        _SIGNALS.on_stop = None
         if _SIGNALS.count > before:
             _SIGNALS.raise_interrupt(signal.SIGINT, None)
         raise
     finally:
-        _SIGNALS.on_stop = None
+        _SIGNALS.is_deferred, _SIGNALS.handled = was_deferred, _SIGNALS.count
     if _SIGNALS.count > before:
         with suppress(*[KeyboardInterrupt] if on_stop else []):
             _SIGNALS.raise_interrupt(signal.SIGINT, None)
     return result
-
-
-@contextmanager
-def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Have each signal wake the loop: one that comes in the moment before its wait would be handled only after it."""
-    import socket  # noqa: PLC0415  # as above
-
-    if not _is_main():
-        yield
-        return
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    loop.add_reader(reader, reader.recv, 64)
-    former = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(former)
-        loop.remove_reader(reader)
-        reader.close()
-        writer.close()
 
 
 def wait_to_be_stopped() -> NoReturn:
@@ -233,7 +201,7 @@ def leaving_on_second_signal(last_words: Callable[[], None]) -> Iterator[None]:
     try:
         with signals_deferred():
             yield
-            _SIGNALS.is_pending = False
+            _SIGNALS.handled = _SIGNALS.count
             if _SIGNALS.count >= _SECOND:
                 _leave()  # Python would wait for threads, one of which may wait for a server
     finally:

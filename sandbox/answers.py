@@ -137,26 +137,30 @@ def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
 
 def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:
     """Return the answer to send instead of `answer` (None if the work is not done)."""
-    kind = fault.kind
     whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, CREATED)
     breaks = retry_after(switches.retry_after, _BREAK_S, now)
-    errors: Mapping[str, ApiError] = {
-        "error_400": ApiError("invalid_request", "A gateway refuses the request."),
-        "error_408": ApiError("internal_error", "The request took too long.", status=408),
-        "error_425": ApiError("internal_error", "Too early.", status=425),
-        "error_429": ApiError("rate_limited", "Too many requests just now.", headers=breaks),
-        "error_500": ApiError("internal_error", "Something went wrong on our side."),
-        "stored_500": ApiError("internal_error", "Something went wrong on our side."),
-        "error_503": ApiError("internal_error", "The service is taking a break.", status=503, headers=breaks),
-    }
-    others: Mapping[str, Reply] = {
+
+    def error(code: str, message: str, status: int = 0, headers: Headers = ()) -> Reply:
+        return ApiError(code, message, status=status, headers=headers).answer(request_id)
+
+    replies: Mapping[str, Reply] = {
+        "error_400": error("invalid_request", "A gateway refuses the request."),
         "error_403": ApiError("forbidden", "A gateway denies access.").answer("gateway"),
-        "error_413": Reply(413, _GATEWAY_PAGE, media_type=_HTML),
-        "error_502": Reply(502, _GATEWAY_PAGE, media_type=_HTML),
-        "error_504": Reply(504, _GATEWAY_PAGE, media_type=_HTML),
-        "error_520": Reply(520, _GATEWAY_PAGE, media_type=_HTML),
+        "error_408": error("internal_error", "The request took too long.", 408),
+        "error_425": error("internal_error", "Too early.", 425),
+        "error_429": error("rate_limited", "Too many requests just now.", headers=breaks),
+        "error_503": error("internal_error", "The service is taking a break.", 503, breaks),
+        **dict.fromkeys(("error_500", "stored_500"), error("internal_error", "Something went wrong on our side.")),
+        **{f"error_{status}": Reply(status, _GATEWAY_PAGE, media_type=_HTML) for status in (413, 502, 504, 520)},
         "html": Reply(200, _GATEWAY_PAGE, media_type=_HTML),
+        "reset": Reply(0, b"", breakage="reset"),
+        "closed": Reply(0, b"", breakage="closed"),
+        "hang": Reply(0, b"", breakage="hang"),
         "late": Reply(0, b"", breakage="hang"),  # the connection was reset before the work: the client is gone
+        "reset_midway": replace(whole, breakage="reset_midway"),
+        "drip": replace(whole, breakage="drip"),
+        "truncated": replace(whole, breakage="truncated"),
+        "twice": replace(whole, breakage="twice"),
         "empty": Reply(CREATED, b""),
         "no_content": Reply(204, b""),
         "no_doc": Reply(CREATED, b"{}"),
@@ -167,13 +171,7 @@ def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches:
         # 303 after the work is done, 307 before it (RFC 9110, 15.4).
         "redirect": Reply(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
     }
-    match kind:
-        case "reset" | "closed" | "hang":
-            return Reply(0, b"", breakage=kind)
-        case "reset_midway" | "drip" | "truncated" | "twice":
-            return replace(whole, breakage=kind)
-        case _:
-            return errors[kind].answer(request_id) if kind in errors else others[kind]
+    return replies[fault.kind]
 
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
@@ -230,17 +228,16 @@ class BrokenResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response broken as the answer's `breakage` says."""
         match self._answer.breakage:
-            case "" | "twice":
+            case "twice":
                 await super().__call__(scope, receive, send)
-                if self._answer.breakage:
-                    head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
-                    self._wire.write(scope, (b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))))
+                head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
+                self._wire.write(scope, (b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))))
                 return
             case "reset":
                 self._wire.reset(scope)
             case "closed":
                 self._wire.cut(scope)
-            case "hang":
+            case "hang" | "":
                 pass
             case "drip":
                 # Send blanks, which are valid before any JSON, until the client disconnects.

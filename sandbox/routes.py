@@ -15,13 +15,15 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from sandbox.answers import CREATED, JSON, ApiError, Fault, Reply, faulty_answer, invalid, json_answer
-from sandbox.service import RequestContext, Sandbox, read_key, uses_up_key
+from sandbox.service import RequestContext, Sandbox, read_key
 from sandbox.store import CLASSIFICATIONS, StoredAnswer, StoredEvent
 from sandbox.switches import Contract
 from sandbox.validation import contract_text, read_event
 
 _MAX_BODY_BYTES: Final = 256 * 1024
 _MAX_IMAGE_BYTES: Final = 10 * 1024 * 1024
+_STORED_CODES: Final = frozenset({"", "invalid_request"})
+"""The answers that are stored under an idempotency key: a success, or a 400 for the payload."""
 
 
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
@@ -91,7 +93,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
         except ApiError as refusal:
             answer = refusal.answer(attempt.request_id)
             attempt.outcome = "refused"
-        if new_slot and uses_up_key(answer, sandbox.switches):
+        if new_slot and answer.code in _STORED_CODES:
             sandbox.store.store_answer(new_slot, StoredAnswer(digest, answer, attempt.at))
         return answer
 
@@ -218,7 +220,7 @@ _SIGNATURES: Final = (
 
 async def upload_image(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Store one image, once per idempotency key, sent as a form or as raw bytes."""
-    key = sandbox.admit(context, sandbox.switches.media_scope)
+    key = sandbox.admit(context, "media:create")
     declared = _media_type(context.request)
     if declared != _MULTIPART and not declared.startswith("image/"):
         raise _wrong_media_type(f"{_MULTIPART} or image/*")
@@ -260,15 +262,8 @@ async def _image_of_form(context: RequestContext, body: bytes) -> bytes:
     raise invalid("file", "is required, as a file")
 
 
-_HTML = b"<!doctype html><html><title>Developers</title><body>Sign in to read the documentation.</body></html>"
-
-
 async def describe(sandbox: Sandbox, context: RequestContext) -> Reply:
-    """Return the OpenAPI description as YAML, without a key; 304 if `If-None-Match` has its tag. Raises ApiError 404."""
-    if sandbox.switches.contract_page == "html":
-        return Reply(200, _HTML, media_type="text/html")
-    if sandbox.switches.contract_page == "absent":
-        raise ApiError("not_found", "There is no description here.")
+    """Return the OpenAPI description as YAML, without a key; 304 if `If-None-Match` has its tag."""
     body = _description(sandbox.switches.contract)
     tag = f'"{blake2b(body, digest_size=8).hexdigest()}"'
     is_known = context.request.headers.get("if-none-match", "") == tag

@@ -49,28 +49,26 @@ def app_of(sandbox: Sandbox) -> Starlette:
         yield
         sandbox.close()
 
+    def refuse(error: ApiError) -> Response:
+        return _response(sandbox, error.answer(sandbox.environment.new_request_id()))
+
     def respond_to_unknown(request: Request, error: Exception) -> Response:
         """Answer an unknown path or method with the error envelope."""
-        refusal = ApiError("not_found", f"There is nothing at {request.url.path}.")
-        if isinstance(error, HTTPException) and error.status_code != 404:
-            message = f"{request.method} is not possible at {request.url.path}."
-            headers = tuple((error.headers or {}).items())
-            refusal = ApiError("invalid_request", message, status=error.status_code, headers=headers)
-        return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
+        if not isinstance(error, HTTPException) or error.status_code == 404:
+            return refuse(ApiError("not_found", f"There is nothing at {request.url.path}."))
+        message = f"{request.method} is not possible at {request.url.path}."
+        headers = tuple((error.headers or {}).items())
+        return refuse(ApiError("invalid_request", message, status=error.status_code, headers=headers))
 
     def respond_to_failure(_: Request, __: Exception) -> Response:
         """Answer an error of the sandbox itself; Starlette raises it again for the server's log."""
-        refusal = ApiError("internal_error", "The sandbox itself failed; see its log.")
-        return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
-
-    def refuse(reason: str) -> Response:
-        return _response(sandbox, ApiError("forbidden", reason).answer(sandbox.environment.new_request_id()))
+        return refuse(ApiError("internal_error", "The sandbox itself failed; see its log."))
 
     public = [_route(sandbox, path, handlers) for path, handlers in _PUBLIC.items()]
     app = Starlette(
         routes=[*public, *page_routes(sandbox), *admin_routes(sandbox)],
         exception_handlers={HTTPException: respond_to_unknown, Exception: respond_to_failure},
-        middleware=[Middleware(OriginGuard, refuse=refuse)],
+        middleware=[Middleware(OriginGuard, refuse=lambda reason: refuse(ApiError("forbidden", reason)))],
         lifespan=lifespan,
     )
     # A path with another slash is a 404 in the error envelope, not a redirect, which would carry the key along.
@@ -128,9 +126,7 @@ class Address:
     port: int = 0
 
 
-def serve(
-    address: Address, state: Path | None, switches: Switches, api_key: str | None = None, ready: Ready | None = None
-) -> None:
+def serve(address: Address, state: Path | None, switches: Switches, api_key: str | None, ready: Ready) -> None:
     """Serve until SIGINT or SIGTERM, then return. `ready` is called as soon as requests are answered.
 
     `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if the address
@@ -159,7 +155,7 @@ def running(state: Path | None, switches: Switches, api_key: str | None = None) 
 class _Server(uvicorn.Server):
     """A uvicorn server that announces itself when it is ready, and returns when it is stopped."""
 
-    def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready | None) -> None:
+    def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready) -> None:
         wire = sandbox.environment.wire
 
         class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
@@ -196,8 +192,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, then announce the address."""
         await super().startup(sockets)
-        if self._ready is not None:
-            self._ready(self._announcement)
+        self._ready(self._announcement)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

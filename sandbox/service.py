@@ -50,12 +50,6 @@ def read_key(headers: Mapping[str, str]) -> str:
     return key or ""
 
 
-def uses_up_key(answer: Reply, switches: Switches) -> bool:
-    """Return whether an answer is stored under its key, by the switch `stored_refusals`."""
-    codes = {"validation": {"", "invalid_request"}, "none": {""}}
-    return switches.stored_refusals == "all" or answer.code in codes[switches.stored_refusals]
-
-
 class Meter(Protocol):
     """Limits the requests of one key; `left`: how many more are admitted at once."""
 

@@ -30,7 +30,7 @@ the work. `html`: a gateway's page with status 200. `redirect`: 307 before the w
 FaultMoment = Literal["before", "after", "either"]
 RateKind = Literal["bucket", "window", "sliding"]
 RetryAfterStyle = Literal["seconds", "fraction", "date", "several", "absent", "absurd"]
-Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
+Contract = Literal["as_specified", "new_required_field", "shorter_titles"]
 """What the service's OpenAPI description says, and what it requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
 _RATE: Final = re.compile(r"([1-9][0-9]*)/([smh])", re.ASCII)
@@ -86,9 +86,6 @@ class Switches(BaseModel):
     in_progress: Literal["bare", "retry_after"] = _switch(
         "bare", "The 409 of a key whose first request is still in progress: bare, or with `Retry-After`."
     )
-    stored_refusals: Literal["none", "validation", "all"] = _switch(
-        "validation", "Refusals that are stored under a key: none, a 400 for the payload, or also those for the channel."
-    )
 
     rate_events: Limit = _switch(None, "Limit of POST /events per API key.")
     rate_kind: RateKind = _switch("bucket", "How requests are counted: a token bucket, a fixed window or a sliding window.")
@@ -96,15 +93,12 @@ class Switches(BaseModel):
     retry_after: RetryAfterStyle = _switch("seconds", "How `Retry-After` of a 409, 429 or 503 is written.")
     rate_headers: RateHeaders = _switch("none", "Headers that show the limit and what is left of it.")
 
-    media_scope: Literal["media:create", "events:create", "none"] = _switch("media:create", "Scope that POST /media requires.")
-
     max_title_chars: int = _switch(300, "Longest accepted `title`, in characters.", 1, 10**6)
 
     contract: Contract = _switch(
         "as_specified",
-        "The contract of POST /events: `organizer` new and required, `title` renamed to `headline`, bounded, or v2.",
+        "The contract of POST /events: as specified, with `organizer` new and required, or with short titles only.",
     )
-    contract_page: Literal["yaml", "html", "absent"] = _switch("yaml", "The OpenAPI page: YAML, a web page instead, or a 404.")
     contract_rules: Literal["as_the_page", "as_specified"] = _switch(
         "as_the_page", "Whether `contract` applies to events, or only changes the OpenAPI page."
     )

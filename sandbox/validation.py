@@ -26,12 +26,7 @@ _CHANGES: Final[Mapping[Contract, tuple[tuple[str, str], ...]]] = {
         (_REQUIRED, _REQUIRED.replace("title", "title, organizer")),
         (_TITLE, "organizer: {type: string, description: Who holds the event.}\n        " + _TITLE),
     ),
-    "renamed_field": (
-        (_REQUIRED, _REQUIRED.replace("title", "headline")),
-        (_TITLE, _TITLE.replace("title", "headline")),
-    ),
     "shorter_titles": ((_TITLE, _TITLE.replace("minLength: 1", f"minLength: 1, maxLength: {SHORT_TITLE_CHARS}")),),
-    "moved": (("url: /api/public/v1", "url: /api/public/v2"),),
 }
 
 
@@ -42,21 +37,14 @@ def contract_text(contract: Contract, specified: str) -> str:
     return specified
 
 
-def apply_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str, Any]:
-    """Return the event with the specification's field names. Raises ApiError 400 if it breaks the changed contract."""
+def check_contract(event: Mapping[str, Any], switches: Switches) -> None:
+    """Raise ApiError 400 for an event that breaks the changed contract."""
     if switches.contract_rules == "as_specified":
-        return event
-    match switches.contract:
-        case "new_required_field" if not isinstance(event.get("organizer"), str):
-            raise invalid("organizer", "is required")
-        case "renamed_field" if "headline" not in event:
-            raise invalid("headline", "is required")
-        case "renamed_field":
-            return {**event, "title": event["headline"]}
-        case "shorter_titles" if len(str(event.get("title", ""))) > SHORT_TITLE_CHARS:
-            raise invalid("title", f"must not be longer than {SHORT_TITLE_CHARS} characters")
-        case _:
-            return event
+        return
+    if switches.contract == "new_required_field" and not isinstance(event.get("organizer"), str):
+        raise invalid("organizer", "is required")
+    if switches.contract == "shorter_titles" and len(str(event.get("title", ""))) > SHORT_TITLE_CHARS:
+        raise invalid("title", f"must not be longer than {SHORT_TITLE_CHARS} characters")
 
 
 # ISO 8601 as RFC 3339 profiles it, seconds optional; whether the day exists is left to `fromisoformat`.
@@ -132,8 +120,8 @@ class _Value:
 
 def read_event(payload: object, switches: Switches, images: Collection[int]) -> NewEvent:
     """Validate a parsed JSON body; `images`: the ids of uploads. Raises ApiError 400 for the first invalid field."""
-    body = _Value(payload, "").object()
-    event = _Value(apply_contract(body.value, switches), "")
+    event = _Value(payload, "").object()
+    check_contract(event.value, switches)
     channel_id = event.field("channelId").whole()
     title = event.field("title").text(switches.max_title_chars)
     starts_at = event.field("startAt").instant()

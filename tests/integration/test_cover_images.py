@@ -113,7 +113,6 @@ def test_two_processes_that_meet_at_one_image_leave_one_document(desk: Desk, ser
 
 def test_a_key_that_may_not_upload_holds_rows_with_images_until_it_may(desk: Desk, service: Service, web: Web) -> None:
     _with_pictures(desk, web, "/a.png", "")
-    service.switch(media_scope="media:create")
     desk.run(EVENT_API_KEY="sandbox-key-starter").assert_told(3, "scope")
     desk.run(code=0)
     assert isinstance(_covers(service)["Evening 0"], int)

@@ -101,7 +101,7 @@ resolve 1 --ignore => 0
 resolve 5 --event-id 12 => {warning: …EVENT_API_BASE_URL is not set}
 reconcile => 2
 # refused rows are sent again by the next run once a person says so
-switch max_title_chars: 5, stored_refusals: validation
+switch max_title_chars: 5
 run => {runs: [{message: '2 (5, 6) refused by the service, within what the feed allows'}]}
 states => delivered 1, refused 2
 status => 0 | 2 (5, 6) refused by the service, within what the feed allows

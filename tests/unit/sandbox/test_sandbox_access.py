@@ -183,14 +183,10 @@ STORIES = """
 idempotency=refuse | event@k event@k | 201 409:conflict | 1
 idempotency=ignore | event@k event@k | 201 201 | 2
 idempotency_memory_s=60 | event@k +59 event@k +1 other@k other@k | 201 =201 201 =201 | 2
-stored_refusals=none | untitled@k event@k barred@l event@l | 400 201 403 201 | 2
-stored_refusals=validation | untitled@k event@k barred@l event@l | 400 409 403 201 | 1
-stored_refusals=all | untitled@k event@k barred@l event@l | 400 409 403 409 | 0
-stored_refusals=all rate_events=1/m | wrong:event@k event event@k +60 event@k | 401:invalid_api_key 201 429:rate_limited 201 | 2
+| untitled@k event@k barred@l event@l | 400 409 403 201 | 1
+rate_events=1/m | wrong:event@k event event@k +60 event@k | 401:invalid_api_key 201 429:rate_limited 201 | 2
 list_scope=events:read | starter:events | 403:insufficient_scope | 0
-media_scope=media:create | starter:image | 403:insufficient_scope | 0
-media_scope=events:create | starter:image | 201 | 0
-media_scope=none | starter:image | 201 | 0
+| starter:image | 403:insufficient_scope | 0
 rate_events=2/s rate_burst=3 | event event event event +0.5 event event | 201 201 201 429~1 201 429~1 | 4
 rate_events=2/m rate_kind=window | +59 event event event +1 event event event | 201 201 429~1 201 201 429~60 | 4
 rate_events=2/m rate_kind=sliding | event +30 event event +30 event event | 201 201 429~30 201 429~30 | 3

@@ -74,7 +74,7 @@ def test_two_sandboxes_cannot_share_a_state_folder(open_bench: Open, tmp_path: P
 
 def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
-        serve(Address("127.0.0.1", taken.getsockname()[1]), tmp_path, Switches())
+        serve(Address("127.0.0.1", taken.getsockname()[1]), tmp_path, Switches(), None, print)
 
 
 def test_an_announcement_does_not_show_the_key_by_accident() -> None:

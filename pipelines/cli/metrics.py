@@ -17,12 +17,11 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from mappings.errors import ConfigError
     from pipelines.cli.output.console import Output, written_whole
-    from pipelines.clock import monotonic_s
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import current_settings
     from pipelines.streams import undisturbed
     from pipelines.telemetry.logs import configure_logs
-    from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, read_gauges, serving_metrics
+    from pipelines.telemetry.metrics import Gauge, exposition, read_gauges, serving_metrics
 
 
 def metrics(
@@ -55,7 +54,7 @@ def metrics(
     settings, output = current_settings(), Output(is_json=as_json)
     if port is not None:
         configure_logs(settings)
-        with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
+        with serving_metrics(settings, host, port) as url:
             output.document(Serving(url=url, pid=os.getpid()))
             if not as_json:
                 output.note(f"Serving metrics for Prometheus at {url}. Stop with Ctrl-C.")

@@ -21,12 +21,11 @@ from mappings.errors import ConfigError, TransientError
 from pipelines.before_serving import prepare_dagster_home
 from pipelines.cli.output.console import Output
 from pipelines.cli.reload import watching
-from pipelines.clock import monotonic_s
 from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
 from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
 from pipelines.telemetry.logs import configure_logs
-from pipelines.telemetry.metrics import MetricsPage, serving_metrics
+from pipelines.telemetry.metrics import serving_metrics
 from state.private_files import make_private_folder
 
 SANDBOX = "sandbox"
@@ -75,8 +74,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
         output.note(f"\nThe Dagster UI:       {url}/", *lines)
         if settings.metrics_port is not None:
             configure_logs(settings)
-            gauges = MetricsPage(settings, monotonic_s).gauges
-            page = running.enter_context(serving_metrics(gauges, "127.0.0.1", settings.metrics_port))
+            page = running.enter_context(serving_metrics(settings, "127.0.0.1", settings.metrics_port))
             output.note(f"For Prometheus:       {page}")
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
         output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.folder.broken), "Stop with Ctrl-C.")

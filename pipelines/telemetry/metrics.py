@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 
 import structlog
@@ -132,10 +132,6 @@ def _numbers_of_runs(status: FeedStatus, done: datetime | None) -> Iterator[_Num
         yield "eventsync_last_read_rows", {"outcome": outcome}, count
 
 
-CACHE_S = 2.0
-"""Seconds for which values are cached: several monitors cost as much as one."""
-
-
 def read_gauges(settings: Settings) -> tuple[Gauge, ...]:
     """Read the metrics of all feeds at the configured service, or at every service if none is configured. Writes nothing.
 
@@ -149,38 +145,24 @@ def read_gauges(settings: Settings) -> tuple[Gauge, ...]:
         return gauges_of(LedgerQueries(engine, now).status(destination=destination), last_done(engine, destination))
 
 
-@dataclass(slots=True)
-class MetricsPage:
-    """Caches the metrics for several monitors. `clock_s`: a monotonic clock in seconds."""
-
-    settings: Settings
-    clock_s: Callable[[], float]
-    _kept: tuple[Gauge, ...] = ()
-    _read_at: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def gauges(self) -> tuple[Gauge, ...]:
-        """Return the current or cached metrics; `eventsync_state_db_up` is 0 if the state DB cannot be read."""
-        with self._lock:
-            if not self._kept or self.clock_s() - self._read_at > CACHE_S:
-                try:
-                    self._kept = read_gauges(self.settings)
-                except SyncError as trouble:
-                    structlog.get_logger().warning("the metrics cannot be read from the state DB", trouble=str(trouble))
-                    self._kept = gauges_of((), {}, is_up=False)
-                self._read_at = self.clock_s()
-            return self._kept
+def current_gauges(settings: Settings) -> tuple[Gauge, ...]:
+    """Read the metrics for a monitor; `eventsync_state_db_up` is 0 if the state DB cannot be read."""
+    try:
+        return read_gauges(settings)
+    except SyncError as trouble:
+        structlog.get_logger().warning("the metrics cannot be read from the state DB", trouble=str(trouble))
+        return gauges_of((), {}, is_up=False)
 
 
 @contextmanager
-def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: int) -> Iterator[str]:
+def serving_metrics(settings: Settings, host: str, port: int) -> Iterator[str]:
     """Serve the metrics from a thread during the block; yield their address. Port 0 chooses a free one.
 
     Raises:
         ConfigError: the address cannot be used.
     """
     registry = CollectorRegistry()
-    registry.register(_Gauges(gauges))
+    registry.register(_Gauges(partial(current_gauges, settings)))
     try:
         server, thread = start_http_server(port, host, registry=registry)
     except OSError as error:

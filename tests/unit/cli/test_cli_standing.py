@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ from unit.cli.stories import RUN_TWICE, follow, told_in
 
 from pipelines.clock import now
 from pipelines.settings import current_settings
-from pipelines.telemetry.metrics import CACHE_S, GAUGES, Gauge, MetricsPage, Sample, exposition, serving_metrics
+from pipelines.telemetry.metrics import GAUGES, Gauge, Sample, exposition, serving_metrics
 from state.ledger.ledger import Ledger
 from state.opening import open_database
 from state.queries import LedgerQueries
@@ -329,9 +328,8 @@ def value(page: str, name: str, **labels: str) -> float:
 
 
 @contextmanager
-def _served(clock_s: list[float]) -> Iterator[tuple[httpx.URL, httpx.Client]]:
-    page = MetricsPage(current_settings(), lambda: clock_s[0])
-    with serving_metrics(page.gauges, "127.0.0.1", 0) as url, httpx.Client(trust_env=False, timeout=60) as http:
+def _served() -> Iterator[tuple[httpx.URL, httpx.Client]]:
+    with serving_metrics(current_settings(), "127.0.0.1", 0) as url, httpx.Client(trust_env=False, timeout=60) as http:
         yield httpx.URL(url), http
 
 
@@ -370,32 +368,17 @@ def test_a_file_for_the_collector_is_whole_at_any_moment(desk: Desk) -> None:
 
 
 def test_a_state_db_that_cannot_be_read_is_a_number_too_and_heals(desk: Desk) -> None:
-    clock_s = [100.0]
-    with _served(clock_s) as (url, http):
+    with _served() as (url, http):
         desk.state.parent.mkdir()
         desk.state.write_bytes(b"no database at all, whatever its name says" * 100)
         assert samples(http.get(url).text, "eventsync_state_db_up") == [0]
         desk.state.unlink()
-        clock_s[0] += CACHE_S + 0.1
         answer = http.get(url)
         assert samples(answer.text, "eventsync_state_db_up") == [1]
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert http.post(url).status_code == 405
         desk.run("metrics", "--port", str(url.port), "--host", url.host).assert_told(2, "Address already in use")
     desk.run("metrics", "--json", code=0)
-
-
-def test_many_monitors_cost_as_much_as_one(desk: Desk) -> None:
-    with desk.service():
-        desk.sync()
-    page = MetricsPage(current_settings(), lambda: 50.0)
-    first, asked = page.gauges(), list[object]()
-    monitors = [threading.Thread(target=lambda: asked.append(page.gauges())) for _ in range(8)]
-    for monitor in monitors:
-        monitor.start()
-    for monitor in monitors:
-        monitor.join()
-    assert [each is first for each in asked] == [True] * 8
 
 
 @pytest.mark.parametrize("text", ['C:\\feeds "new"\nline', "é ☃", "{}=,", ""])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import secrets
 import socket
 import struct
 from collections.abc import Mapping
@@ -51,6 +52,11 @@ class Reply:
     breakage: Breakage = ""
 
 
+def new_request_id() -> str:
+    """Return the id of a new request."""
+    return f"req_{secrets.token_hex(10)}"
+
+
 class ApiError(Exception):
     """A refusal with an error code of the specification; its status follows from the code, unless given (405, 413, 415)."""
 
@@ -65,9 +71,9 @@ class ApiError(Exception):
         self.issue = issue
         self.headers = headers
 
-    def answer(self, request_id: str) -> Reply:
-        """Return the refusal in the error envelope of the specification (section Errors)."""
-        error: dict[str, object] = {"code": self.code, "message": self.message, "requestId": request_id}
+    def answer(self, request_id: str = "") -> Reply:
+        """Return the refusal in the error envelope of the specification (section Errors), by default under a new id."""
+        error: dict[str, object] = {"code": self.code, "message": self.message, "requestId": request_id or new_request_id()}
         if self.field:
             error["details"] = {"field": self.field, "issue": self.issue}
         return Reply(self.status, orjson.dumps({"error": error}), self.code, headers=self.headers)

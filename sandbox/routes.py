@@ -101,7 +101,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     try:
         await sandbox.pause(switches.latency_ms)
         if fault is not None and fault.kind == "late":
-            sandbox.environment.wire.reset(context.request.scope)
+            sandbox.wire.reset(context.request.scope)
             await sandbox.pause(switches.fault_hold_ms)
         # One transaction for the work, the stored answer and the audit line: a kill leaves all or nothing.
         with sandbox.store.transaction():

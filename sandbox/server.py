@@ -50,7 +50,7 @@ def app_of(sandbox: Sandbox) -> Starlette:
         sandbox.close()
 
     def refuse(error: ApiError) -> Response:
-        return _response(sandbox, error.answer(sandbox.environment.new_request_id()))
+        return _response(sandbox, error.answer())
 
     def respond_to_unknown(request: Request, error: Exception) -> Response:
         """Answer an unknown path or method with the error envelope."""
@@ -95,7 +95,7 @@ def _route(sandbox: Sandbox, path: str, handlers: Mapping[str, tuple[RouteName, 
 
 def _response(sandbox: Sandbox, answer: Reply, headers: tuple[tuple[str, str], ...] = ()) -> Response:
     if answer.breakage:
-        return BrokenResponse(answer, sandbox.environment.wire)
+        return BrokenResponse(answer, sandbox.wire)
     response = Response(answer.body, answer.status, dict(headers), answer.media_type)
     for name, value in answer.headers:
         response.headers.append(name, value)
@@ -156,7 +156,7 @@ class _Server(uvicorn.Server):
     """A uvicorn server that announces itself when it is ready, and returns when it is stopped."""
 
     def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready) -> None:
-        wire = sandbox.environment.wire
+        wire = sandbox.wire
 
         class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
             """The HTTP protocol that uvicorn would use, which also records open connections in the wire."""

@@ -8,13 +8,13 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from starlette.requests import Request
 
-from sandbox.answers import ApiError, Fault, Headers, Reply, Wire, draw_fault, invalid, retry_after
+from sandbox.answers import ApiError, Fault, Headers, Reply, Wire, draw_fault, invalid, new_request_id, retry_after
 from sandbox.store import (
     ALL_SCOPES,
     CHANNELS,
@@ -137,12 +137,10 @@ def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The dependencies of a sandbox: clock (seconds since the epoch), sleep (seconds), request ids, connections."""
+    """The clock (seconds since the epoch) and the sleep (seconds) of a sandbox."""
 
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    new_request_id: Callable[[], str] = lambda: f"req_{secrets.token_hex(10)}"
-    wire: Wire = field(default_factory=Wire)
 
 
 @dataclass(slots=True)
@@ -162,6 +160,7 @@ class Sandbox:
         self.api_key = api_key
         self.environment = environment
         self.store = store
+        self.wire = Wire()
         self.in_progress: set[Slot | None] = set()  # in memory only: a crash ends this work
         self._attempts: Counter[str] = Counter()
         self.channels: dict[int, Channel] = {}
@@ -180,7 +179,7 @@ class Sandbox:
     def begin(self, request: Request, route: RouteName) -> RequestContext:
         """Create the context of a new request."""
         key = request.headers.get(HEADER, "")
-        attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route, idempotency_key=key)
+        attempt = Attempt(self.environment.clock(), new_request_id(), route, idempotency_key=key)
         return RequestContext(request, attempt)
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:

@@ -124,13 +124,13 @@ class SwitchError(ValueError):
         self.problems = problems
 
 
-def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switches:
-    """Return `base` (the defaults if None) with each `name=value` of `words` applied; the last value of a name counts.
+def parse_switches(words: Iterable[str]) -> Switches:
+    """Return the defaults with each `name=value` of `words` applied; the last value of a name counts.
 
     Raises SwitchError with every unknown name or invalid value.
     """
     pairs = [word.partition("=") for word in words]
-    return change_switches({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, base or Switches())
+    return change_switches({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, Switches())
 
 
 def change_switches(values: Mapping[str, object], base: Switches) -> Switches:

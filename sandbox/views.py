@@ -48,7 +48,7 @@ def admin_routes(sandbox: Sandbox) -> list[Route]:
                     raise invalid("body", "must be an object")
                 answer = json_answer(handle(sandbox, request, body))
             except ApiError as refusal:
-                answer = refusal.answer(sandbox.environment.new_request_id())
+                answer = refusal.answer()
             return Response(answer.body, answer.status, media_type=JSON)
 
         return Route(PREFIX + path, endpoint, methods=[method])

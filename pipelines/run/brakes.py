@@ -50,13 +50,10 @@ class BrakeResult:
 
 def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...], feed: str) -> tuple[BrakeResult, ...]:
     """Check every brake after a stage of a feed, including those that a person accepted."""
-    results = (
-        *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
-        *(_copies(report), _scope(report), _keys(report), _changed(report, limits)),
-    )
+    checks = (_rejected, _shrink, _left_out, _new, _copies, _scope, _keys, _changed)
     return tuple(
         BrakeResult(name, tripped, name in accepted, measured, allowed, sentence, _step(name, report, feed))
-        for name, tripped, measured, allowed, sentence in results
+        for name, tripped, measured, allowed, sentence in (check(report, limits) for check in checks)
     )
 
 
@@ -136,7 +133,7 @@ def _beside(report: BrakeInputs, gone: int) -> str:
     return f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source{lacking}"
 
 
-def _copies(report: StageReport) -> _Result:
+def _copies(report: StageReport, _limits: Brakes) -> _Result:
     elsewhere = report.alongside.held if report.alongside else 0
     held, new = max(report.account.held - report.ignored - elsewhere, 0), report.account.new
     share = held / (held + new) if held else 0.0
@@ -144,7 +141,7 @@ def _copies(report: StageReport) -> _Result:
     return "copies", held >= HISTORY_THAT_COUNTS and share > 0.5, share, 0.5, sentence
 
 
-def _scope(report: BrakeInputs) -> _Result:
+def _scope(report: BrakeInputs, _limits: Brakes) -> _Result:
     """Trip if a feed that never delivered has rows that another feed or namespace delivers: it was renamed, or lost its
     namespace.
     """
@@ -156,13 +153,11 @@ def _scope(report: BrakeInputs) -> _Result:
 
 def describe_alongside(found: Alongside) -> str:
     """Return which feed or namespace knows the rows already."""
-    where = " ".join(
-        filter(None, (f"feed {found.feed}" if found.feed else "", found.namespace and f"namespace {found.namespace}"))
-    )
+    where = " ".join(filter(None, (found.feed and f"feed {found.feed}", found.namespace and f"namespace {found.namespace}")))
     return f"{found.known} of {found.rows} rows are known to {where}, and would be delivered twice"
 
 
-def _keys(report: BrakeInputs) -> _Result:
+def _keys(report: BrakeInputs, _limits: Brakes) -> _Result:
     sentence = "the definition of the key is unchanged"
     if report.has_new_keys:
         sentence = "the mapping's `key`, or a value it uses, has changed: every row with a new key would be sent again"
@@ -189,8 +184,7 @@ def _step(name: BrakeName, report: BrakeInputs, feed: str) -> str:
     again = f", {report.alike} of them probably again" if report.alike else ""
     correct, correct_or = "correct the source or the mapping and run again", "or, if the change is meant"
     steps: dict[BrakeName, str] = {
-        "rejected": f"{correct}; or send the good rows anyway: {accept} {sends})",
-        "shrink": f"{correct}; or send the good rows anyway: {accept} {sends})",
+        **dict.fromkeys(("rejected", "shrink"), f"{correct}; or send the good rows anyway: {accept} {sends})"),
         "left_out": f"{correct}; {correct_or}: {accept} {sends}, {sum(report.left_out.values())} listed as vanished)",
         "new": f"{correct}{new}; or, if these are new events: {accept} {sends}{again})",
         "copies": f"{resolve} gives held rows their events, `--release` sends a row; or leave them held: {accept} {sends})",
@@ -204,15 +198,8 @@ def _step(name: BrakeName, report: BrakeInputs, feed: str) -> str:
 def _reconnect(found: Alongside, resolve: str, accept: str) -> str:
     """Return how a feed goes on with events that another feed or namespace has delivered."""
     both = f"or, if both are to deliver these rows: {accept} ({_rows(found.known)} will be sent again)"
-    back = " and ".join(
-        filter(
-            None,
-            (
-                f"put `feed: {found.feed}` back" if found.feed else "",
-                f"set EVENTSYNC_NAMESPACE={found.namespace}" if found.namespace else "",
-            ),
-        )
-    )
+    ways = found.feed and f"put `feed: {found.feed}` back", found.namespace and f"set EVENTSYNC_NAMESPACE={found.namespace}"
+    back = " and ".join(filter(None, ways))
     if found.namespace:
         return f"{back}; {both}"
     return f"if the feed was renamed or split: {resolve} gives the rows their events, and sends nothing; or {back}; {both}"
@@ -226,9 +213,10 @@ def _named(report: StageReport) -> str:
     """Return the first likely copies as text, "" if there are none or the brake `scope` covers them."""
     if report.alongside or not report.held:
         return ""
-    others = [" ".join(filter(None, (row.twin_key, place_of(row.feed, row.namespace)))) for row in report.held[:NAMED]]
     some = [
-        f"{shown_place(row.origin)}: {row.row_key} looks like {other}" for row, other in zip(report.held, others, strict=False)
+        f"{shown_place(row.origin)}: {row.row_key} looks like "
+        + " ".join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))
+        for row in report.held[:NAMED]
     ]
     more = report.account.held - report.ignored - len(some)
     return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})"

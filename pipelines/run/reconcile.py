@@ -32,8 +32,6 @@ MOVED_ON = "an event was found, but the row changed while the list was read"
 _CHANNEL = ("channelId", "channel")
 _NAMES_OF_A_THING = ("id", "slug", "name")
 _MISSING: tuple[object, ...] = (None, "", [], {})
-_CHANGES_LATER = frozenset({"status"})
-"""Fields that may differ for the same event: a draft is published by hand later, or taken back."""
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 _STORED = 20
 """Matches of one strength that are stored per row; further ones are only counted."""
@@ -127,7 +125,8 @@ class _Search:
         item, key = event.fields, self.row.key
         alike = {name: _is_alike(ours, _shown(name, item)) for name, ours in payload.items()}
         agree = [name for name, is_alike in alike.items() if is_alike]
-        differ = [name for name, is_alike in alike.items() if is_alike is False and name not in _CHANGES_LATER]
+        # The status may differ for the same event: a draft is published by hand later, or taken back.
+        differ = [name for name, is_alike in alike.items() if is_alike is False and name != "status"]
         agreeing = len({"title", "startAt"}.intersection(agree))
         if any(item.get(name) == key for name in (*KEY_FIELDS, *REFERENCE_FIELDS)):
             strength, agree = Strength.CERTAIN, ["idempotency key", *agree]

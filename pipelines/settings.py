@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr, Valida
 from connectors.addresses import is_loopback, refusal_of_host
 from connectors.masking import Mask, passwords_in
 from connectors.sources.contract import Access, GoogleAccess, SalesforceAccess
-from mappings.delivery import destination_of, service_of
+from mappings.delivery import destination_of
 from mappings.errors import ConfigError
 
 PACKAGED_FEEDS = Path(__file__).parents[1] / "mappings" / "feeds"
@@ -294,11 +294,6 @@ class Settings(BaseModel):
         production.
         """
         return destination_of(self.base_url, self.namespace)
-
-    @property
-    def service_url(self) -> str:
-        """The normalised address of the service."""
-        return service_of(self.base_url)
 
     @property
     def state_kind(self) -> str:

@@ -23,6 +23,7 @@ from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, open_http
 from connectors.rate_limit import RateLimiter, Sharing
 from connectors.retry import RetryPolicy, Timing
+from mappings.delivery import service_of
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.outgoing import outgoing_of
@@ -102,7 +103,7 @@ def limited_together(settings: Settings) -> str:
     The key appears as four bytes of a digest salted with the address: enough to distinguish a few keys, far too little to recover
     one.
     """
-    service = settings.service_url
+    service = service_of(settings.base_url)
     salt = hashlib.blake2b(service.encode(), digest_size=16).digest()
     key = settings.api_key.get_secret_value().encode()
     return f"{service} {hashlib.blake2b(key, digest_size=4, salt=salt).hexdigest()}"

@@ -141,14 +141,12 @@ def test_a_page_of_another_site_reaches_neither_pages_nor_admin_door_nor_the_ser
     assert bench.stored() == []
 
 
-@pytest.mark.parametrize("headers", [{"Host": "localhost"}, {"Host": "[::1]"}, {"Origin": "http://127.0.0.1"}])
-def test_the_pages_answer_to_the_names_of_this_machine(bench: Bench, headers: dict[str, str]) -> None:
-    assert bench.http.get("/", headers=headers).status_code == 200
+OPENED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
-def test_a_link_of_another_site_opens_a_page(bench: Bench) -> None:
-    opened = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert bench.http.get("/channels/city-agenda", headers=opened).status_code == 200
+@pytest.mark.parametrize("headers", [{"Host": "localhost"}, {"Host": "[::1]"}, {"Origin": "http://127.0.0.1"}, OPENED])
+def test_the_pages_answer_to_the_names_of_this_machine_and_to_links_of_other_sites(bench: Bench, headers: dict[str, str]) -> None:
+    assert bench.http.get("/channels/city-agenda", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(

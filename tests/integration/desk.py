@@ -175,6 +175,10 @@ class Books:
         """The state of every entry, by row key."""
         return {row.row_key: row.state for row in self.rows()}
 
+    def has_rows(self) -> bool:
+        """Return whether any entry is written, at little cost while a run is at work."""
+        return self.queries is not None and any(sum(feed.counts.values()) for feed in self.queries.status())
+
     def forget(self) -> None:
         """Lose the file, or all that is in the database."""
         if self._is_file:

@@ -112,7 +112,7 @@ def test_while_it_waits_for_an_answer_that_never_comes(
 def test_while_rows_are_staged(desk: Desk, service: Service) -> None:
     desk.source(lines(40_000))
     run = desk.start_run()
-    until(lambda: run.has_ended or desk.states())
+    until(lambda: run.has_ended or desk.books.has_rows())
     said = _stop(run, signal.SIGTERM, is_prompt=False)
     _assert_stopped(desk, said)
     assert said.run["read"]["read"] < 40_000

@@ -163,7 +163,7 @@ ApiName = Annotated[
 """The API name of an object or a relationship."""
 FieldPath = Annotated[
     str,
-    matching(_PATH, "a field", "write API names, like Name, Venue__r.City__c of a parent or BillingAddress.city of an address"),
+    matching(_PATH, "a field", "write API names, like Name, or Venue__r.City__c of a parent"),
     WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"}),
 ]
 """The API name of a field, with those of the relationships that lead to it."""

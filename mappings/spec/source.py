@@ -188,10 +188,10 @@ class RecordSource(FileSource):
 class SalesforceSource(AnySource):
     """Records of a Salesforce object; the columns are its fields by their API names, in upper or lower case.
 
-    `Venue__r.City__c` is a field of a parent, `BillingAddress.city` a part of an address, `Sessions__r` the child rows named
-    under `children`. The cells do not depend on the API used: moments are `2026-05-03T17:30:00Z`, days `2026-05-03`, times of
-    day `19:30:00`, ids have 18 characters, numbers are as sent without a final `.0`, booleans `true` and `false`; null is
-    empty. A multi-select picklist is one text, `A;B`.
+    `Venue__r.City__c` is a field of a parent, `BillingCity` a part of an address. The cells do not depend on the API used:
+    moments are `2026-05-03T17:30:00Z`, days `2026-05-03`, times of day `19:30:00`, ids have 18 characters, numbers are as sent
+    without a final `.0`, booleans `true` and `false`; null is empty. A multi-select picklist is one text, `A;B`. Child rows,
+    which a `query` may select, are a JSON list of objects.
     """
 
     kind: Literal["salesforce"]
@@ -202,8 +202,6 @@ class SalesforceSource(AnySource):
     """Fields to read in addition to those that the mapping uses."""
     where: Annotated[tuple[FieldTest, ...], OneOrMany()] = ()
     """The records to read: those that pass all tests of `field`, `op`, `value`."""
-    children: Mapping[ApiName, FieldPaths] = Field(default_factory=dict)
-    """Child rows, and their fields: `{Sessions__r: [Name, Start__c]}` gives a column of JSON, a list of objects."""
     query: Soql | None = None
     """A SOQL query instead of the settings above, sent as it is."""
     api: Literal["auto", "rest", "bulk"] = "auto"
@@ -211,7 +209,7 @@ class SalesforceSource(AnySource):
     bulk_above: int = Field(default=10_000, ge=0)
     """The number of records above which `auto` reads in bulk."""
     stop_at: Share = 0.95
-    """The share of the org's daily requests, used by all programs, at which we stop and continue later."""
+    """The share of the org's daily requests, used by all programs, at which a read ends; run again in an hour."""
     incremental: Incremental | None = None
     """Read only what changed: `by`, `overlap`, `full_every`."""
 
@@ -233,11 +231,10 @@ class SalesforceSource(AnySource):
     def check(self) -> None:
         if (self.object is None) == (self.query is None):
             raise mistake("a Salesforce source names an object or a query", 'write "object: Event__c", or a query instead')
-        beside = [name for name in ("fields", "where", "children", "incremental") if name in self.model_fields_set]
+        beside = [name for name in ("fields", "where", "incremental") if name in self.model_fields_set]
         if self.query is not None and beside:
             raise mistake(f"{', '.join(beside)} cannot stand beside a query", "write them into the query, or name the object")
-        has_children = bool(self.children) or (self.query is not None and not parse_query(self.query).is_plain)
-        if self.api == "bulk" and has_children:
+        if self.api == "bulk" and self.query is not None and not parse_query(self.query).is_plain:
             raise mistake("child rows, groups and limits cannot be read in bulk", "write api: rest, or leave them out")
 
 

@@ -314,6 +314,7 @@ _REMOVED = {
     "on_more": "leave it out: a row with more days is rejected; write a larger `at_most`",
     "ellipsis": "leave it out: a shortened text ends with …",
     "forms": "leave it out: read such days with a format of the step `date`",
+    "children": 'write a query: "SELECT Id, (SELECT Name FROM Sessions__r ORDER BY Id) FROM Event__c"',
 }
 """What to write instead of words that earlier versions knew."""
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}

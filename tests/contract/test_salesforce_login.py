@@ -155,6 +155,5 @@ def test_a_look_tells_of_many_records_that_they_come_in_bulk_and_when_the_day_is
 
 
 def test_a_look_leaves_columns_to_the_cells_and_tables_that_they_come_from() -> None:
-    reader = reader_of(org_of(events(2), children={"Sessions__r": ("Event__c", "Name")}))
-    words = {"children": {"Sessions__r": ["Name"]}, "json_columns": ["Sessions__r"]}
-    assert _look(reader, {"Name", "Sessions__r[0].Name"}, **words).columns == 3
+    reader = reader_of(org_of(events(2), {"Sessions__c": "textarea"}))
+    assert _look(reader, {"Name", "Sessions__c[0].Name"}, json_columns=["Sessions__c"]).columns == 3

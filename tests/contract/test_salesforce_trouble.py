@@ -5,19 +5,16 @@ from __future__ import annotations
 import gzip
 import socket
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.salesforce_org import SObject, Troubles
-from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
+from lookalikes.salesforce_org import Troubles
+from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of
 
-from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.salesforce.org import POLICY
 from connectors.sources.salesforce.source import LONGEST_WAIT_S
 from mappings.errors import ConfigError, SyncError
-from mappings.spec.source import CsvSource
 
 BUSY = (503, "SERVER_UNAVAILABLE", "")
 ALL = [f"Event {number}" for number in range(1, 26)]
@@ -58,13 +55,12 @@ FORGOTTEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", [*WAYS[:2], WAYS[3]], ids=["pages", "incremental", "query"])
+@pytest.mark.parametrize("way", WAYS[:2], ids=["pages", "incremental"])
 @pytest.mark.parametrize("dies", FORGOTTEN)
 @pytest.mark.parametrize("page", range(2, 8))
 def test_a_query_that_is_forgotten_at_any_page_goes_on_after_the_last_record(way: dict[str, Any], dies: str, page: int) -> None:
     ends: dict[str, Any] = {"locators_end_at": {page, page + 2}} if dies == "alone" else {"sessions_end_at": {page}}
-    read = reader_with(**ends, **FORGOTTEN[dies]).read({"Name"}, **way)
-    assert (read.column("Name"), read.ending.is_short) == (ALL, False)
+    assert reader_with(**ends, **FORGOTTEN[dies]).read({"Name"}, **way).column("Name") == ALL
 
 
 def test_records_of_one_moment_are_neither_lost_nor_doubled_when_a_query_is_forgotten_among_them() -> None:
@@ -76,24 +72,10 @@ def test_records_of_one_moment_are_neither_lost_nor_doubled_when_a_query_is_forg
     assert (again.column("Name"), again.is_whole) == (ALL, False), "all are within the overlap"
 
 
-def test_a_query_that_comes_otherwise_the_second_time_ends_in_an_error() -> None:
-    def edit(number: int) -> None:
-        if number == 3:
-            reader.org.objects["Event__c"].records = list(reversed(events(25)))
-
-    reader = reader_with(locators_end_at={3}, before_page=edit)
-    with pytest.raises(SourceUnavailableError, match="another order") as caught:
-        reader.read(query="SELECT Id, Name FROM Event__c", api="rest")
-    assert "ORDER BY Id" in caught.value.hint
-
-
-def test_a_query_forgotten_again_and_again_ends_in_an_error() -> None:
-    reader = reader_with(locators_end_at=set(range(100)))
-    reader.org.objects["Event__c"].children = {"Sessions__r": ("Session__c", "Event__c")}
-    sessions = [event(number, Event__c=record_id(1)) for number in range(1, 9)]
-    reader.org.add(SObject("Session__c", parents={"Event__c": ("Event__r", "Event__c")}, records=sessions))
-    with pytest.raises(SourceUnavailableError):
-        reader.read({"Name"}, children={"Sessions__r": ["Name"]})
+def test_an_authors_query_that_is_forgotten_is_for_a_later_run() -> None:
+    with pytest.raises(SourceUnavailableError, match="INVALID_QUERY_LOCATOR") as caught:
+        reader_with(locators_end_at={3}).read({"Name"}, **WAYS[3])
+    assert "later" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -172,75 +154,20 @@ def test_nothing_is_asked_where_others_have_used_the_days_requests() -> None:
     assert "stop_at" in caught.value.hint
 
 
-def test_a_whole_reading_that_the_day_does_not_suffice_for_is_an_error_and_never_fewer_rows() -> None:
+@pytest.mark.parametrize("words", [{}, {"incremental": {}}], ids=["whole", "incremental"])
+def test_a_reading_that_the_day_does_not_suffice_for_is_an_error_and_never_fewer_rows(words: dict[str, Any]) -> None:
     def others(number: int) -> None:
         reader.org.used += number * 2
 
     reader = reader_with(allowed=100, used=90, before_page=others)
     with pytest.raises(SourceUnavailableError, match="requests of the day"):
-        reader.read({"Name"}, api="rest")
-
-
-def test_changes_that_the_day_does_not_suffice_for_are_read_as_far_as_it_goes_and_the_rest_later() -> None:
-    reader, changes = reader_with(), {"overlap": "0s"}
-    whole = reader.read({"Name"}, incremental=changes)
-    reader.org.objects["Event__c"].records = [event(number, minute=100 + number) for number in range(1, 26)]
-    reader.org.allowed = int((reader.org.used + 4.5) / 0.95)
-    part = reader.read({"Name"}, incremental=changes, since=whole.ending.cursor, api="rest")
-    assert part.ending.is_short
-    assert "goes on from there" in part.ending.notices[0]
-    assert 0 < len(part.rows) < 25
-    reader.org.allowed = 15_000
-    rest = reader.read({"Name"}, incremental=changes, since=part.ending.cursor)
-    assert part.column("Name")[:-1] + rest.column("Name") == ALL
-    assert not rest.ending.is_short
-
-
-@pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 5)
-
-
-@pytest.mark.usefixtures("small_pages")
-def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_changes() -> None:
-    records = [event(26 - number, minute=number, IsDeleted=number == 2) for number in range(1, 26)]
-    reader, changes = reader_with(records, allowed=100, used=90), {"overlap": "0s"}
-    part = reader.read({"Name"}, incremental=changes, api="rest")
-    reader.org.used = 5
-    rest = reader.read({"Name"}, incremental=changes, api="rest", since=part.ending.cursor)
-    assert part.ending.is_short
-    assert part.column("Name") == ALL[::-1][: len(part.rows)]
-    assert [row.is_gone for row in part.rows[:3]] == [False, True, False], "the next reading begins behind the deleted one"
-    assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
-
-
-def test_a_query_forgotten_among_records_that_tell_no_change_goes_on_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 1)
-    seen = [None] * 19 + [f"2021-01-{day}T10:00:00.000Z" for day in range(20, 26)]
-    records = [event(number, Seen__c=stamp) for number, stamp in enumerate(seen, start=1)]
-    reader = reader_with(records, {"Seen__c": "datetime"}, allowed=100, used=75, locators_end_at={3, 5})
-    assert reader.read({"Name"}, incremental={"by": "Seen__c"}, api="rest").column("Name") == ALL
+        reader.read({"Name"}, api="rest", **words)
 
 
 def test_a_reading_in_bulk_is_not_counted_first() -> None:
     reader = reader_with()
     reader.read({"Name"}, api="bulk", incremental={})
     assert not [asked for _, asked in reader.org.asked if "COUNT()" in asked]
-
-
-@pytest.mark.usefixtures("small_pages")
-def test_a_second_table_that_the_day_does_not_suffice_for_is_an_error_as_joined_rows_would_lack_theirs(tmp_path: Path) -> None:
-    (tmp_path / "agenda.csv").write_text("REF,EVENT\n1,Event 24\n")
-    table = {"kind": "salesforce", "object": "Event__c", "api": "rest", "incremental": {}, "stop_at": "95%"}
-    join = {"source": table, "by": {"EVENT": "Name"}, "prefix": "event."}
-    spec = CsvSource.model_validate({"kind": "csv", "path": "agenda.csv", "join": join})
-    reader = reader_with()
-    source = open_source(spec, tmp_path, frozenset({"REF", "event.Id"}), access=reader.access(), clock=reader.clock.clockwork)
-    with source.read() as reading:
-        assert [row.cells["event.Id"] for row in reading.rows] == [record_id(24)]
-    reader.org.allowed, reader.org.used = 100, 90
-    with pytest.raises(SourceUnavailableError, match="must be whole"), source.read():
-        pytest.fail("the block was entered")
 
 
 @pytest.mark.parametrize(

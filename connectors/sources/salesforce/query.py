@@ -26,7 +26,7 @@ ID, DELETED, ARCHIVED = "Id", "IsDeleted", "IsArchived"
 NAME_OF_SEVERAL = "Name"
 """The object with the fields that parents of several kinds (an owner: a user or a group) have in common."""
 COMPOUND = frozenset({"address", "location"})
-"""The types of fields that are several in one; they are asked for by their parts."""
+"""The types of fields that are several in one; their parts are fields of their own (BillingCity, Hall__City__s)."""
 
 _ADVICE = "check the API names in Salesforce's set-up; fields that the user may not see are missing"
 _ONE_FIELD = "name the field that is meant in the mapping, and leave the others out of `source.columns`"
@@ -41,67 +41,38 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
 _SHORT_ID = re.compile(r"[0-9A-Za-z]{15}", re.ASCII)
 Convert = Callable[[Any], str]
 """Converts a value to a cell; null is "", and nested values become JSON text."""
-ChildFields = Mapping[tuple[str, ...], Convert]
-"""The conversions of the fields of child rows, by the steps that lead to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown).
-
-    `child`: of child rows, the conversions of their fields.
-    """
+    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown)."""
 
     path: str
     kind: str = ""
-    child: ChildFields = field(default_factory=dict)
 
     @property
     def convert(self) -> Convert:
         """The conversion of its values."""
         return convert_for(self.kind)
 
-    @property
-    def selected(self) -> str:
-        """Its text in the select list; the order of child rows makes repeated reads equal."""
-        if not self.child:
-            return self.path
-        paths = ", ".join(".".join(steps) for steps in self.child)
-        return f"(SELECT {paths} FROM {self.path} ORDER BY Id)"  # noqa: S608  # names from the org's own description
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One object: its fields, the parts of its compound ones, its parents and its child rows, by lower-case name."""
+    """One object: its fields and its parents by lower-case name."""
 
     name: str
     fields: Mapping[str, Column] = field(default_factory=dict)
-    parts: Mapping[str, Mapping[str, Column]] = field(default_factory=dict)
     parents: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    children: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Shape:
         """Parse the answer to a describe request; raises KeyError if it is not one."""
         fields = described["fields"]
         above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
-        below = described.get("childRelationships") or ()
-        children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
-        # The fields of each address and location by part: `city` is BillingCity, or Hall__City__s.
-        compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
-        parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
-        for one in fields:
-            whole = one.get("compoundFieldName")
-            if isinstance(whole, str) and whole in compounds and whole != one["name"]:
-                stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
-                part = one["name"].removeprefix(stem).removesuffix("__s")
-                parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
         return cls(
             described["name"],
             {one["name"].lower(): Column(one["name"], one["type"]) for one in fields},
-            parts,
             {name.lower(): (name, objects) for name, objects in above},
-            {name.lower(): (name, child) for name, child in children},
         )
 
 
@@ -124,9 +95,7 @@ class Shapes:
         first = first.lower()
         if not rest:
             found = shape.fields.get(first)
-            return None if found and first in shape.parts and found.kind in COMPOUND else found
-        if part := shape.parts.get(first, {}).get(rest.lower()):
-            return part
+            return None if found and found.kind in COMPOUND else found
         name, parents = shape.parents.get(first, ("", ()))
         if not parents:
             return None
@@ -138,13 +107,11 @@ class Shapes:
         """Yield the names that are possible at the first unknown part of a path; one of them was probably meant."""
         first, _, rest = path.partition(".")
         name, parents = shape.parents.get(first.lower(), ("", ()))
-        if parts := shape.parts.get(first.lower()):
-            yield from (f"{first}.{part}" for part in parts)
-        elif rest and parents:
+        if rest and parents:
             above = self._above(parents)
             yield from (f"{name}.{inner}" for inner in self.near(above, rest)) if above else ()
         else:
-            yield from (one.path for one in shape.fields.values())
+            yield from (one.path for one in shape.fields.values() if one.kind not in COMPOUND)
             yield from (name for name, _ in shape.parents.values())
 
     def _above(self, parents: tuple[str, ...]) -> Shape | None:
@@ -162,7 +129,7 @@ class Selection:
     """The selected `columns` of an object in their order, and the `cells` with the number of the column that each is taken from.
 
     `conditions` are those that all records must meet; `absent` optional columns that are missing. `archive`: archived records
-    must be asked for.
+    must be asked for. `children`: the columns with the child rows of an author's query.
     """
 
     object: str
@@ -171,6 +138,7 @@ class Selection:
     conditions: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     archive: bool = False
+    children: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -184,9 +152,9 @@ class Selection:
     def soql(self, *more: str, order: str = "", counts: bool = False) -> str:
         """Return the query, with further conditions and an order; or the one that `counts` the same records."""
         conditions = " AND ".join((*self.conditions, *more))
-        what = "COUNT()" if counts else ", ".join(column.selected for column in self.columns)
+        what = "COUNT()" if counts else ", ".join(column.path for column in self.columns)
         where = f" WHERE {conditions}" if conditions else ""
-        return f"SELECT {what} FROM {self.object}{where}" + (f" ORDER BY {order}" if order else "")  # noqa: S608  # as above
+        return f"SELECT {what} FROM {self.object}{where}" + (f" ORDER BY {order}" if order else "")  # noqa: S608  # names from the org's own description
 
 
 def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) -> Selection:
@@ -202,10 +170,7 @@ def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) 
     tested = {test.field: shapes.find(shape, test.field) for test in spec.where}
     missing += [path for path, one in tested.items() if one is None]
     if missing:
-        children = {name.lower() for name in spec.children}
-        near = dict.fromkeys(near for name in missing if name.lower() not in children for near in shapes.near(shape, name))
-        if any(name.lower() in children for name in missing):
-            near |= dict.fromkeys(name for name, _ in shape.children.values())
+        near = dict.fromkeys(near for name in missing for near in shapes.near(shape, name))
         raise MissingColumnsError(shape.name, set(missing), tuple(near), advice=_ADVICE)
     hidden = [ID]
     if spec.incremental:
@@ -262,7 +227,8 @@ def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selectio
         raise RepeatedColumnsError("the query", repeated, advice=_ONE_FIELD)
     if missing:
         raise MissingColumnsError("the query", missing, query.columns, advice="name them in the query, after SELECT")
-    return Selection(query.object, tuple(map(column_of, query.columns)), tuple(cells.items()), absent=tuple(absent))
+    columns = tuple(map(column_of, query.columns))
+    return Selection(query.object, columns, tuple(cells.items()), absent=tuple(absent), children=query.children)
 
 
 def _columns(
@@ -271,13 +237,11 @@ def _columns(
     """Return the columns by their cells' names, `fields` first; the missing names, and the absent optional ones.
 
     Raises:
-        RepeatedColumnsError: several fields or child rows answer to a name.
+        RepeatedColumnsError: several fields answer to a name.
     """
-    children = {name.lower(): column for name in spec.children for column in _child_columns(spec, shapes, shape, name)}
     found, missing, absent, repeated = dict[str, Column](), list[str](), list[str](), dict[str, list[str]]()
-    for name in dict.fromkeys((*spec.fields, *spec.children, *sorted(asked.columns))):
-        names = (name, *asked.aliases.get(name, ()))
-        answers = [children.get(one.lower()) or shapes.find(shape, one) for one in names]
+    for name in dict.fromkeys((*spec.fields, *sorted(asked.columns))):
+        answers = [shapes.find(shape, one) for one in (name, *asked.aliases.get(name, ()))]
         columns = {column.path: column for column in answers if column}
         if len(columns) > 1:
             repeated[name] = [f'"{path}"' for path in columns]
@@ -288,19 +252,6 @@ def _columns(
     if repeated:
         raise RepeatedColumnsError(shape.name, repeated, advice=_ONE_FIELD)
     return found, missing, absent
-
-
-def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: str) -> Iterator[Column]:
-    """Yield the column of the child rows called `name`, if the object has them."""
-    relation, child = shape.children.get(name.lower(), ("", ""))
-    if not child:
-        return
-    child_shape = shapes.of(child)
-    fields = {path: shapes.find(child_shape, path) for path in spec.children[name]}
-    if lost := [path for path, one in fields.items() if one is None]:
-        near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
-        raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
-    yield Column(relation, "", {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
 
 
 def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Column]) -> tuple[str, ...]:
@@ -451,25 +402,3 @@ def _bare(value: Any) -> Any:
             return [_bare(inner) for inner in value]
         case _:
             return unknown(value)
-
-
-def picked(record: Mapping[str, Any], steps: Sequence[str]) -> Any:
-    """Return the value under nested keys, None where a parent is missing."""
-    value: Any = record
-    for step in steps:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def children_text(records: Sequence[Mapping[str, Any]], fields: ChildFields) -> str:
-    """Return child rows as a JSON list of objects, their values as cells; a parent's fields form a nested object."""
-    children = []
-    for record in records:
-        child: dict[str, Any] = {}
-        for steps, convert in fields.items():
-            holder = child
-            for step in steps[:-1]:
-                holder = holder.setdefault(step, {})
-            holder[steps[-1]] = convert(picked(record, steps))
-        children.append(child)
-    return json.dumps(children, ensure_ascii=False)

@@ -30,8 +30,6 @@ from connectors.sources.salesforce.query import (
     Column,
     Selection,
     Shapes,
-    children_text,
-    picked,
     quoted,
     select_object,
     select_query,
@@ -47,18 +45,15 @@ from mappings.spec.source import SalesforceSource
 Texts = list[str]
 """The cells of one record, in the order of the selection's columns."""
 
-PAGE_ROWS = 2000
-"""Records of a full page."""
+_PAGE_ROWS = 2000
 CHUNK_ROWS = 50_000
 """Records of a full chunk of a job's results."""
 LONGEST_WAIT_S = 3 * 3600.0
 """Salesforce tries a query 15 times, for ten minutes each, before it gives a job up."""
 _AROUND_A_JOB = 6
-_MOST_RESTARTS = 20
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.5, 20.0
 _LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
-_CHANGED = "the records came in another order when Salesforce had forgotten the query and was asked again"
 _LATER = "run again later"
 _NOT_ALL = "run again later; if it happens again, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
@@ -93,7 +88,7 @@ class OrgProbe:
         """The estimated number of requests of a full read; None if the records cannot be counted."""
         if self.records is None:
             return None
-        return ceil(self.records / CHUNK_ROWS) + _AROUND_A_JOB if self.in_bulk else max(1, ceil(self.records / PAGE_ROWS))
+        return ceil(self.records / CHUNK_ROWS) + _AROUND_A_JOB if self.in_bulk else max(1, ceil(self.records / _PAGE_ROWS))
 
     @property
     def is_enough(self) -> bool:
@@ -117,8 +112,6 @@ def read_salesforce(
     with closing(Org(access, clock)) as org:
         with as_odd_answer(spec.place, "Salesforce"):
             selection = _selection(spec, asked, org)
-            if spec.stop_at is not None and org.session.share >= spec.stop_at:
-                raise _day_spent(org, spec)
             records = _Records(spec, org, selection, cursor)
             records.plan()
         with closing(records.rows()) as rows:
@@ -139,10 +132,8 @@ def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Acces
         plan = _Records(spec, org, selection, "")
         records = plan.total()
         day = org.limits().get("DailyApiRequests", {})
-        allowed, left = (
-            int(day.get("Max", org.session.allowed)),
-            int(day.get("Remaining", org.session.allowed - org.session.used)),
-        )
+        allowed = int(day.get("Max", org.session.allowed))
+        left = int(day.get("Remaining", allowed - org.session.used))
         kept = 0 if spec.stop_at is None else round(allowed * (1 - spec.stop_at))
         return OrgProbe(spec.place, len(selection.names), records, plan.is_for_bulk(records), left, allowed, kept)
 
@@ -202,49 +193,40 @@ def _selection(spec: SalesforceSource, asked: ColumnRequest, org: Org) -> Select
     return select_query(parse_query(spec.query), asked, shapes) if spec.query else select_object(spec, asked, shapes)
 
 
-def _day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
-    """Return the error for an org whose daily requests are used up to our limit (`stop_at`)."""
-    session = org.session
-    message = f"Salesforce: the org has used {session.used} of its {session.allowed} requests of the day, {session.share:.0%}"
-    hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
-    return SourceUnavailableError(message, hint=hint, retry_after_s=DAY_SPENT_S)
-
-
 class _Records:
     """The records of one reading, and how far it has come.
 
     It goes on from `cursor` if that was made for the same org, records and columns: `before` is its stamp then, else "".
     Stamps are moments as SOQL writes them, with milliseconds, so that they sort as texts; "" for none yet. `latest`: no cursor
-    goes beyond it, as later changes were not searched for. `by_change`: in the order of their changes, so that the reading may
-    stop anywhere.
+    goes beyond it, as later changes were not searched for.
     """
 
     def __init__(self, spec: SalesforceSource, org: Org, selection: Selection, cursor: str) -> None:
         self.spec, self.org, self.selection = spec, org, selection
         self.by = spec.incremental.by if spec.incremental else ""
         tests = [[test.field, test.op, *test.value] for test in spec.where]
-        asked = [org.address, spec.place, self.by, tests, sorted(column.selected for column in selection.columns)]
+        asked = [org.address, spec.place, self.by, tests, sorted(column.path for column in selection.columns)]
         self.digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
         reached, _, made_for = cursor.partition(" ")
         self.before = reached if made_for == self.digest else ""
         self.latest = utc_text(org.session.now) if org.session.now else ""
-        self.in_bulk = self.by_change = self.is_short = False
+        self.in_bulk = False
         self.notices: list[str] = []
         self.count = 0
-        self.last_id = self.last_stamp = self.greatest = ""
+        self.last_id = self.greatest = ""
 
     def plan(self) -> None:
-        """Decide `in_bulk` and `by_change` by the number of records."""
+        """Decide `in_bulk` by the number of records.
+
+        Raises:
+            SourceUnavailableError: too few of the day's requests are left.
+        """
+        self._check_day()
         try:
-            total = self.total() if self._is_free or (self.by and self.spec.api != "bulk") else None
+            self.in_bulk = self.is_for_bulk(self.total() if self.spec.api == "auto" else None)
         except SlowQueryError:
-            if not self._is_free:
-                raise
             # So many that they cannot even be counted.
             self.in_bulk = True
-            return
-        self.in_bulk = self.is_for_bulk(total)
-        self.by_change = bool(self.by) and (bool(self.before) or self._is_too_much(total)) and not self.in_bulk
 
     def total(self) -> int | None:
         """Return how many records there are; None if they cannot be counted."""
@@ -258,7 +240,7 @@ class _Records:
         """Yield a row for each record; its location is the record's own page.
 
         Raises:
-            SourceUnavailableError: a query was forgotten again and again, or the day's requests are used.
+            SourceUnavailableError: an author's query was forgotten, or the day's requests are used.
         """
         names = self.selection.names
         numbers = [number for _, number in self.selection.cells]
@@ -275,44 +257,26 @@ class _Records:
                 if stamp_at is not None:
                     # Cells leave milliseconds out where they are 0.
                     stamp = texts[stamp_at]
-                    self.last_stamp = f"{stamp[:-1]}.000Z" if len(stamp) == 20 else stamp
-                    self.greatest = max(self.greatest, self.last_stamp)
+                    self.greatest = max(self.greatest, f"{stamp[:-1]}.000Z" if len(stamp) == 20 else stamp)
                 cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
-                is_gone = self._shows_deleted and deleted_at is not None and texts[deleted_at] == "true"
+                is_gone = bool(self.before) and deleted_at is not None and texts[deleted_at] == "true"
                 yield SourceRow(location, cells, is_gone=is_gone)
 
     def ending(self) -> Ending:
         """Return how the reading ended: its cursor is the greatest stamp yielded, but none after the reading began."""
         reached = max(min(self.greatest, self.latest or self.greatest), self.before)
-        return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
+        return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices))
 
     def is_for_bulk(self, count: int | None) -> bool:
         """Return whether to read this number of records in bulk."""
-        if not self._is_free or count is None:
+        if self.spec.api != "auto" or count is None:
             return self.spec.api == "bulk"
-        return count > self.spec.bulk_above or self._is_too_much(count)
-
-    @property
-    def _is_free(self) -> bool:
-        """Whether both pages and bulk are possible."""
-        return self.spec.api == "auto" and not any(column.child for column in self.selection.columns)
-
-    def _is_too_much(self, count: int | None) -> bool:
-        """Return whether this number of records needs more pages than there are requests left for us today."""
-        session = self.org.session
-        if self.spec.stop_at is None or not session.allowed or count is None:
-            return False
-        return ceil(count / PAGE_ROWS) > self.spec.stop_at * session.allowed - session.used
-
-    @property
-    def _shows_deleted(self) -> bool:
-        """Whether deleted records are returned, as the next read continues after their stamps."""
-        return bool(self.before) or self.by_change
+        return count > self.spec.bulk_above
 
     @property
     def _with_deleted(self) -> bool:
         """Whether the archive and the recycle bin are searched as well."""
-        return self._shows_deleted or self.selection.archive
+        return bool(self.before) or self.selection.archive
 
     @property
     def _conditions(self) -> tuple[str, ...]:
@@ -320,7 +284,7 @@ class _Records:
         if self.before and self.spec.incremental:
             start = utc_text(datetime.fromisoformat(self.before) - self.spec.incremental.overlap)
             return (f"{self.by} >= {start}",)
-        return (f"{DELETED} = false",) if self.selection.archive and not self._shows_deleted else ()
+        return (f"{DELETED} = false",) if self.selection.archive else ()
 
     def _texts(self) -> Generator[Texts]:
         if self.in_bulk:
@@ -334,70 +298,21 @@ class _Records:
                 self.notices.append(f"read in pages, as bulk is not possible: {error}")
             else:
                 return
-        yield from self._object_records() if self.spec.query is None else self._query_records(self.spec.query)
+        yield from self._pages(self.spec.query) if self.spec.query else self._object_records()
 
     def _object_records(self) -> Iterator[Texts]:
         """Yield the records by pages; after a query was forgotten, those after the last yielded one."""
-        order = f"{self.by}, {ID}" if self.by_change else ID
-        rest: tuple[str, ...] = ()
-        restarts = 0
         while True:
             before = self.count
+            # A yielded record that has changed since is left to the next reading.
+            rest = (f"{ID} > {quoted(self.last_id)}",) if self.count else ()
             try:
-                yield from self._pages(self.selection.soql(*self._conditions, *rest, order=order))
+                yield from self._pages(self.selection.soql(*self._conditions, *rest, order=ID))
             except LocatorLostError:
-                restarts = 0 if self.count > before else restarts + 1
-                if restarts > _MOST_RESTARTS:
+                if self.count == before:
                     raise
-                rest = self._rest()
             else:
                 return
-
-    def _rest(self) -> tuple[str, ...]:
-        """Return the conditions for the records after the last yielded one.
-
-        In the order of changes a yielded record may have changed since, and would come again: records changed after this
-        reading began are left to the next one. A moment that is null sorts first.
-        """
-        if not self.count:
-            return ()
-        after_id = f"{ID} > {quoted(self.last_id)}"
-        if not self.by_change:
-            return (after_id,)
-        by, stamp, latest = self.by, self.last_stamp, self.latest
-        # A full read lacks them then, and they must not count as vanished.
-        self.is_short = not self.before
-        after = f"({by} > {stamp} OR ({by} = {stamp} AND {after_id}))"
-        until = f"{by} <= {latest}"
-        if not stamp:
-            after, until = f"({by} != null OR ({by} = null AND {after_id}))", f"({by} = null OR {until})"
-        return (after, until) if latest else (after,)
-
-    def _query_records(self, soql: str) -> Iterator[Texts]:
-        """Yield the records of an author's query; if it is forgotten and sent again, skip those that were yielded before.
-
-        Raises:
-            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be recognised.
-        """
-        changed = SourceUnavailableError(_CHANGED, hint="write ORDER BY Id at the end of the query")
-        yielded, expected = 0, ""
-        for _ in range(_MOST_RESTARTS):
-            passed, digest = 0, blake2b()
-            try:
-                for texts in self._pages(soql):
-                    passed += 1
-                    digest.update("\0".join(texts).encode("utf-8", "surrogatepass") + b"\1")
-                    if passed == yielded and digest.hexdigest() != expected:
-                        raise changed
-                    if passed > yielded:
-                        yield texts
-            except LocatorLostError:
-                yielded, expected = max((yielded, expected), (passed, digest.hexdigest()))
-            else:
-                if passed < yielded:
-                    raise changed
-                return
-        raise SourceUnavailableError("Salesforce dropped the query several times", hint="run again later, or name the object")
 
     def _pages(self, soql: str) -> Iterator[Texts]:
         readers = [self._reader(column) for column in self.selection.columns]
@@ -409,23 +324,29 @@ class _Records:
             seen += len(page.records)
             if not page.more:
                 break
-            if self._must_stop():
-                return
+            self._check_day()
             page = self.org.more(page.more)
         if seen < total:
             raise SourceUnavailableError(f"Salesforce announced {total} records and sent {seen}", hint=_LATER)
 
     def _reader(self, column: Column) -> Callable[[Mapping[str, Any]], str]:
-        convert, steps = column.convert, column.path.split(".")
-        if column.child:
-            return lambda record: children_text(self._children(record.get(column.path)), column.child)
+        convert, path, steps = column.convert, column.path, column.path.split(".")
+        if path in self.selection.children:
+            return lambda record: convert(self._children(record.get(path)))
         if len(steps) == 1:
-            return lambda record: convert(record.get(column.path))
-        return lambda record: convert(picked(record, steps))
+            return lambda record: convert(record.get(path))
 
-    def _children(self, answer: Any) -> Sequence[Mapping[str, Any]]:
+        def read(record: Mapping[str, Any]) -> str:
+            value: Any = record
+            for step in steps:
+                value = value.get(step) if isinstance(value, dict) else None
+            return convert(value)
+
+        return read
+
+    def _children(self, answer: Any) -> Sequence[Mapping[str, Any]] | None:
         if not answer:
-            return ()
+            return None
         page = Page.of(answer)
         records = list(page.records)
         while page.more:
@@ -433,18 +354,13 @@ class _Records:
             records += page.records
         return records
 
-    def _must_stop(self) -> bool:
-        session = self.org.session
-        if self.spec.stop_at is None or session.share < self.spec.stop_at:
-            return False
-        if not self.by_change:
-            raise _day_spent(self.org, self.spec)
-        self.is_short = True
-        self.notices.append(
-            f"stopped after {self.count} records: the org has used {session.used} of its {session.allowed} requests of"
-            f" the day (stop_at); the next run goes on from there"
-        )
-        return True
+    def _check_day(self) -> None:
+        """Leave the last of the org's daily requests to other programs (`stop_at`)."""
+        session, stop_at = self.org.session, self.spec.stop_at
+        if stop_at is not None and session.share >= stop_at:
+            used = f"{session.used} of its {session.allowed} requests of the day, {session.share:.0%}"
+            hint = f"we stop at {stop_at:.0%} (`stop_at`) so that other programs can work; run again in an hour"
+            raise SourceUnavailableError(f"Salesforce: the org has used {used}", hint=hint, retry_after_s=DAY_SPENT_S)
 
 
 def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: bool) -> Iterator[Texts]:

@@ -227,7 +227,8 @@ salesforce | api: rest => names an object or a query
 salesforce | object: Event__c, query: SELECT Id FROM Event__c => names an object or a query
 salesforce | query: SELECT Id FROM E, where: {field: Name, value: x} => where cannot stand beside a query
 salesforce | query: SELECT Id FROM E, incremental: {} => incremental cannot stand beside a query
-salesforce | object: E, api: bulk, children: {Sessions__r: [Name]} => cannot be read in bulk
+salesforce | api: bulk, query: "SELECT Id, (SELECT Name FROM Sessions__r) FROM E" => cannot be read in bulk
+salesforce | object: E, children: {Sessions__r: [Name]} => "children" was removed
 salesforce | query: SELECT COUNT(Id) FROM E, api: bulk => cannot be read in bulk
 salesforce | object: Event__c; DROP => is not an API name | object: Event__c, fields: ["Name, (SELECT"] => is not a field
 salesforce | object: E, where: {field: Name} => = needs a value

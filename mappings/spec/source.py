@@ -254,12 +254,12 @@ def _range(text: str) -> str:
 Spreadsheet = Annotated[
     Text,
     matching(
-        rf"{_SHEET_ADDRESS.pattern}|(?!.*://).*",
+        rf"{_SHEET_ADDRESS.pattern}|{_ID.pattern}",
         "the address of a Google spreadsheet",
         "copy it from the browser, like https://docs.google.com/spreadsheets/d/1AbC.../edit#gid=0",
     ),
 ]
-"""A spreadsheet's address in the browser, its id, or its title."""
+"""A spreadsheet's address in the browser, or its id."""
 SheetRange = Annotated[
     str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
 ]
@@ -280,7 +280,7 @@ class GoogleSheetsSource(GridSource):
     kind: Literal["google_sheets"]
     """google_sheets: a tab of a Google spreadsheet."""
     spreadsheet: Spreadsheet = Field(min_length=1)
-    """The spreadsheet's address in the browser, its id, or its title (which the Drive API looks up)."""
+    """The spreadsheet's address in the browser, or its id."""
     tab: Text = ""
     """The tab's name, or its position: `#2`. Default: the tab in the address, or the first."""
     gid: int | None = Field(default=None, ge=0)
@@ -308,10 +308,9 @@ class GoogleSheetsSource(GridSource):
 
     @property
     def spreadsheet_id(self) -> str:
-        """The spreadsheet's id, "" if only its title is known."""
-        if found := _SHEET_ADDRESS.fullmatch(self.spreadsheet):
-            return found[1]
-        return self.spreadsheet if _ID.fullmatch(self.spreadsheet) else ""
+        """The spreadsheet's id."""
+        found = _SHEET_ADDRESS.fullmatch(self.spreadsheet)
+        return found[1] if found else self.spreadsheet
 
     @property
     def tab_number(self) -> int | None:

@@ -328,7 +328,7 @@ def _address_of(source: SourceSpec) -> str:
     """Return the web address of a source that a browser can open, without secrets; "" if it has none."""
     if isinstance(source, GoogleSheetsSource):
         tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
-        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}"
     return source.place if source.place.startswith(("http://", "https://")) else ""
 
 

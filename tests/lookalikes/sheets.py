@@ -87,7 +87,6 @@ class Google:
                 Route(f"{book}/values:batchGet", self._answering(self._values, _READ)),
                 Route(f"{book}/values:batchUpdate", self._answering(self._write, _WRITE), methods=["POST"]),
                 Route(book, self._answering(self._spreadsheet, _READ)),
-                Route("/drive/v3/files", self._answering(self._files, _DRIVE)),
                 Route("/drive/v3/files/{id}", self._answering(self._file, _DRIVE)),
             ]
         )
@@ -218,11 +217,6 @@ class Google:
 
     def _file(self, request: Request, _body: bytes) -> Response:
         return _json(masked(self._book(request).filed(), request.query_params.get("fields", "")))
-
-    def _files(self, request: Request, _body: bytes) -> Response:
-        query = request.query_params["q"]
-        found = [book for book in self.books.values() if f"name = '{book.title}'".replace("O'", "O\\'") in query]
-        return _json(masked({"files": [book.filed() for book in found]}, request.query_params.get("fields", "")))
 
     def credentials(self, path: Path, *, account: str = ACCOUNT) -> Path:
         content = {

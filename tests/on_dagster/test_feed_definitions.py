@@ -128,7 +128,6 @@ def test_the_place_of_a_source_is_an_address_to_click_on_without_its_secrets(des
             "googlesheets",
             dg.MetadataValue.url("https://docs.google.com/spreadsheets/d/1AbCdEfGhIjKlMnOpQrStUvWxYz0123456789/edit#gid=7"),
         ),
-        ("{kind: google_sheets, spreadsheet: Our programme}", "googlesheets", dg.MetadataValue.text("Our programme")),
         ("{kind: salesforce, object: Event__c}", "salesforce", dg.MetadataValue.text("Event__c")),
         ("{kind: xlsx, path: ../events.xlsx}", "excel", dg.MetadataValue.text("../events.xlsx")),
     ],

@@ -193,7 +193,7 @@ def _purpose(method: str, endpoint: str, params: Mapping[str, Any]) -> str:
         places = params["ranges"]
         return f"reading {places if isinstance(places, str) else ', '.join(places)}"
     if endpoint.startswith(DRIVE_FILES_API_V3_URL):
-        return "searching for its title" if "q" in params else "asking for its version"
+        return "asking for its version"
     return "reading its tabs"
 
 

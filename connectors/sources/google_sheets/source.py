@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -282,10 +282,10 @@ class SheetCopy:
     def _read(self, top: int, height: int) -> Piece:
         return self.spreadsheet.piece(self.part.place(top, height), links=self.has_links)
 
-    def digest(self, parts: SpreadsheetParts) -> str:
+    def digest(self, locale: str) -> str:
         """Return a digest of all that was copied, and of what its reading depends on."""
         self.file.seek(0)
-        digest = blake2b(f"{self.merged} {self.part} {parts.zone} {parts.locale}".encode(), digest_size=16)
+        digest = blake2b(f"{self.merged} {self.part} {locale}".encode(), digest_size=16)
         for line in self.file:
             digest.update(line)
         return digest.hexdigest()
@@ -356,9 +356,7 @@ def _read(
 
     name = f"{parts.title} ({part.tab.title})"
     header = copy.header(name)
-    settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
-    given = {column: settings[column] for column in sorted(asked.columns & settings.keys() - set(map(folded, header[0])))}
-    columns = table_columns(header[0], asked.without(given), name, left=part.area.left, has_links=True)
+    columns = table_columns(header[0], asked, name, left=part.area.left, has_links=True)
     # What a formula computes may spill into the part from beside it: so the whole tab is searched.
     if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
         version = ""
@@ -377,10 +375,10 @@ def _read(
         again = f"{copy.part.tab.title} was edited while we read it, so it was read {copy.tries + 1} times"
         return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
-    stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
+    stamp = f"digest={copy.digest(parts.locale)}" if part.fits_one_request else version
     names = (*columns.names, *columns.links)
     reading = Reading(names, within_limits(rows(), spec), stamp, ending=ending, headers=columns.headers)
-    return _with_settings(reading.with_empty(columns.absent), given)
+    return reading.with_empty(columns.absent)
 
 
 def read_top(spec: GoogleSheetsSource, access: Access, most: int, clock: Clock = REAL_CLOCK) -> SheetTop:
@@ -410,18 +408,6 @@ def _cursor(spec: GoogleSheetsSource, spreadsheet: GoogleSpreadsheet, version: s
         return ""
     content = f"{spreadsheet.id} {version} {spec.model_dump_json()}"
     return f"sheet={blake2b(content.encode(), digest_size=16).hexdigest()}"
-
-
-def _with_settings(reading: Reading, settings: Mapping[str, str]) -> Reading:
-    """Add the spreadsheet's own settings to the cells of each row; a blank row stays blank."""
-    if not settings:
-        return reading
-    blank = dict.fromkeys(settings, "")
-    rows: Iterator[SourceRow] = (
-        replace(row, cells={**row.cells, **(settings if any(map(str.strip, row.cells.values())) else blank)})
-        for row in reading.rows
-    )
-    return replace(reading, columns=(*reading.columns, *settings), rows=rows)
 
 
 @dataclass(slots=True)
@@ -477,7 +463,6 @@ def open_google_status_sheet(
 
     Raises:
         ConfigError: there are no credentials.
-        SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
     asked = ColumnRequest(columns, aliases=spec.columns)

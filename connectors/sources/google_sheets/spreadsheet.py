@@ -112,15 +112,13 @@ def _parse_format(kind: str, pattern: str) -> NumberFormat:
 
 
 _PARTS = (
-    "properties(title,locale,timeZone),namedRanges(name,range),"
+    "properties(title,locale),namedRanges(name,range),"
     "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 )
 _COMPUTED = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
 _COMPUTED_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
 _VERSION = "version,modifiedTime"
-_MIME = "application/vnd.google-apps.spreadsheet"
 _Params = MutableMapping[str, str | int | bool | float | list[str] | None]
-_ALL_DRIVES = {"supportsAllDrives": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +142,9 @@ class NamedRange:
 
 @dataclass(frozen=True, slots=True)
 class SpreadsheetParts:
-    """The tabs and named ranges of a spreadsheet. `zone` and `locale` are its own settings: `Europe/Lisbon`, `pt_PT`."""
+    """The tabs and named ranges of a spreadsheet. `locale` is its own setting: `pt_PT`."""
 
     title: str
-    zone: str
     locale: str
     tabs: tuple[Tab, ...]
     ranges: tuple[NamedRange, ...]
@@ -164,12 +161,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GoogleSpreadsheet:
-    """The spreadsheet with one id. `name`: for messages; `known_version`: its version, if the search returned it."""
+    """The spreadsheet with one id. `name`: for messages."""
 
     client: GoogleClient
     id: str
     name: str
-    known_version: str = ""
 
     def parts(self) -> SpreadsheetParts:
         """Read what the spreadsheet consists of: one request."""
@@ -219,48 +215,17 @@ class GoogleSpreadsheet:
 
     def version(self) -> str:
         """Return the file's version by the Drive API, which has a separate quota; "" if we may not see it or get no answer."""
-        if self.known_version:
-            return self.known_version
         self.client.set_timeout(BRIEF_TIMEOUT_S)
         try:
             with as_odd_answer(self.name, "Google"):
                 # gspread's own request for a file's metadata leaves the version out.
-                params = {**_ALL_DRIVES, "fields": _VERSION}
-                return _version(self.client.request("get", f"{DRIVE_FILES_API_V3_URL}/{self.id}", params).json())
+                params = {"supportsAllDrives": "true", "fields": _VERSION}
+                file = self.client.request("get", f"{DRIVE_FILES_API_V3_URL}/{self.id}", params).json()
+                return " ".join(f"{name}={file[name]}" for name in _VERSION.split(",") if name in file)
         except (SourceRefusedError, SourceUnavailableError):
             return ""
         finally:
             self.client.set_timeout(TIMEOUT_S)
-
-
-def find_spreadsheet(client: GoogleClient, title: str) -> tuple[str, str]:
-    """Return the id and the version of the one spreadsheet of that title among those that we may see.
-
-    Raises:
-        SourceRefusedError: there is none, or more than one.
-    """
-    escaped = title.replace("\\", "\\\\").replace("'", "\\'")
-    params = {
-        **_ALL_DRIVES,
-        "includeItemsFromAllDrives": "true",
-        "q": f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false",
-        "pageSize": 10,
-        "fields": f"files(id,name,{_VERSION})",
-    }
-
-    def read() -> list[tuple[str, str]]:
-        files = client.request("get", DRIVE_FILES_API_V3_URL, params).json().get("files", ())
-        return [(str(file["id"]), _version(file)) for file in files]
-
-    found = client.retry(read)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(file for file, _ in found)
-        hint = f"give the id or the address of the right one in `source.spreadsheet`: {ids}"
-        raise SourceRefusedError(f'{len(found)} spreadsheets are called "{title}"', hint=hint)
-    hint = "check that it is shared with the account under exactly this title; its address from the browser is safer than a title"
-    raise SourceRefusedError(f'this account can read no spreadsheet called "{title}"', hint=hint)
 
 
 def quoted(title: str) -> str:
@@ -272,7 +237,6 @@ def _parts(answer: Mapping[str, Any]) -> SpreadsheetParts:
     properties = answer["properties"]
     return SpreadsheetParts(
         properties.get("title", ""),
-        properties.get("timeZone", ""),
         properties.get("locale", ""),
         tuple(_tab(sheet["properties"]) for sheet in answer["sheets"] if "gridProperties" in sheet["properties"]),
         tuple(
@@ -296,10 +260,6 @@ def _piece(answer: Mapping[str, Any]) -> Piece:
     return Piece(rows, tuple(map(_area, sheet.get("merges", ()))), has_formulas)
 
 
-def _version(file: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={file[name]}" for name in _VERSION.split(",") if name in file)
-
-
 def _tab(properties: Mapping[str, Any]) -> Tab:
     grid = properties["gridProperties"]
     return Tab(properties.get("sheetId", 0), properties["title"], grid.get("rowCount", 0), grid.get("columnCount", 0))
@@ -319,10 +279,7 @@ def open_spreadsheet(
 
     Raises:
         ConfigError: there are no credentials, or they cannot be read.
-        SourceRefusedError: `spec` has a title only, and no spreadsheet that we may see has it, or several have.
-        SourceUnavailableError: `spec` has a title only, and Google did not answer.
     """
     client = GoogleClient(google_login(access.google, writes=writes), access.google.api_url, access.mask, clock, spec.place)
     with client.session:
-        found, version = (spec.spreadsheet_id, "") if spec.spreadsheet_id else find_spreadsheet(client, spec.spreadsheet)
-        yield GoogleSpreadsheet(client, found, spec.place, version)
+        yield GoogleSpreadsheet(client, spec.spreadsheet_id, spec.place)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from lookalikes.sheets import Fault
-from lookalikes.sheets_book import Book, Cell, Content, Sheet
+from lookalikes.sheets_book import Cell, Content, Sheet
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.contract import Ending, SourceRefusedError, SourceUnavailableError
@@ -163,17 +163,6 @@ def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
     (asked,) = again.asked
     assert asked.startswith("GET /drive/v3/files/")
     assert again.ending == Ending(first.cursor, (f"{desk.book.id} has not changed since it was last read",))
-
-
-def test_a_sheet_known_by_its_title_costs_the_look_for_the_title_only_and_another_of_that_title_is_another(desk: Desk) -> None:
-    first = read(desk, spreadsheet="Town programme")
-    again = read(desk, first.cursor, spreadsheet="Town programme")
-    assert (first.found, again.found) == (WHOLE, UNREAD)
-    assert [sum("/drive/" in one for one in said.asked) for said in (first, again)] == [1, 1]
-    assert len(again.asked) == 1
-    desk.google.books.clear()
-    desk.google.add(Book("1another-spreadsheet-of-that-title", desk.book.title, desk.book.sheets))
-    assert read(desk, first.cursor, spreadsheet="Town programme").found == WHOLE
 
 
 def test_a_change_between_the_question_and_the_cells_is_found_by_the_next_reading(desk: Desk) -> None:

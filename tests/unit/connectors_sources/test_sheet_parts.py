@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.sheets_book import Book, Cell, Content, Place, Sheet, day
+from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
@@ -37,7 +37,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         ({"spreadsheet": f"https://docs.google.com/spreadsheets/d/{ID}/edit?gid=22#gid=22"}, "Rock"),
         ({"spreadsheet": f"https://docs.google.com/spreadsheets/u/0/d/{ID}/edit", "tab": "#3"}, "Folk"),
         ({"spreadsheet": f"https://docs.google.com/spreadsheets/d/{ID}/edit#gid=22", "tab": "Programme"}, "Jazz"),
-        ({"spreadsheet": "Town programme"}, "Jazz"),
     ],
 )
 def test_a_tab_is_found_by_name_number_or_position(desk: Desk, words: dict[str, str], found: str) -> None:
@@ -58,15 +57,6 @@ def test_rows_are_called_as_the_spreadsheet_itself_calls_them(desk: Desk) -> Non
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
     tabs = ["Programme", "Spring 2026", "O'Neill/Late"]
     assert [RowLocation(place).file_and_tab for place in places] == [("", tab) for tab in tabs]
-
-
-def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(desk: Desk) -> None:
-    other = desk.google.add(Book("another-id-of-the-same-title", "Town programme", [Sheet("A", [["x"]])]))
-    with pytest.raises(SourceRefusedError) as caught:
-        desk.rows(spreadsheet="Town programme")
-    assert [one in caught.value.hint for one in (ID, other.id)] == [True, True]
-    with pytest.raises(SourceRefusedError, match='this account can read no spreadsheet called "Village'):
-        desk.rows(spreadsheet="Village programme")
 
 
 NOTES: list[list[Content]] = [["a", "Programme", "of May"], ["id", "title", "note"]]
@@ -130,13 +120,3 @@ def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path
 def test_an_empty_tab_is_an_error_and_not_zero_rows(tmp_path: Path, grid: list[list[Content]]) -> None:
     with sheet_of(tmp_path, grid) as desk, pytest.raises(EmptySourceError, match="no cell is filled in there"):
         desk.rows()
-
-
-def test_the_zone_and_locale_of_the_spreadsheet_are_there_for_the_asking(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [["id"], ["1"], [None], ["2"]]) as desk:
-        expected = [("1", "pt_PT", "Europe/Lisbon"), ("", "", ""), ("2", "pt_PT", "Europe/Lisbon")]
-        assert desk.cells("id", "sheet_zone", "sheet_locale") == expected
-        assert list(desk.rows("id", "sheet_zone", "sheet_locale")[0].cells) == ["id", "sheet_locale", "sheet_zone"]
-        assert "sheet_zone" not in desk.rows("id")[0].cells
-        desk.sheet.grid = [["id", "sheet_zone"], ["1", "Asia/Tokyo"]]
-        assert desk.rows("sheet_zone")[0].cells["sheet_zone"] == "Asia/Tokyo"

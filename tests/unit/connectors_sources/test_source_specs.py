@@ -34,7 +34,10 @@ SHEET = {"kind": "google_sheets", "spreadsheet": "1lookalike-spreadsheet-of-a-te
         ({"settle": "soon"}, '"soon" is not a duration'),
         *(({"largest": size}, f'"{size}" is not a size') for size in ("huge", "0")),
         ({"days": {"zone": "Lisbon"}}, '"Lisbon" is not a time zone'),
-        ({**SHEET, "spreadsheet": "https://example.org/sheet"}, "is not the address of a Google spreadsheet"),
+        *(
+            ({**SHEET, "spreadsheet": one}, "is not the address of a Google")
+            for one in ("https://example.org/sheet", "Our programme")
+        ),
         *(({**SHEET, "range": part}, "neither a range of cells nor the name of one") for part in ("B3-H9", "$")),
         ({**SHEET, "tab": "Programme", "gid": "3"}, "named in two ways"),
     ],

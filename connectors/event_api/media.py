@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import struct
 from collections import Counter
 from dataclasses import dataclass
 from math import inf
@@ -35,83 +34,16 @@ from connectors.event_api.transport import (
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
-_JPEG_WITHOUT_LENGTH = frozenset({0x01, 0xFF, *range(0xD0, 0xD9)})
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of a frame header (ITU-T T.81, table B.1); the three excluded ones define tables."""
-_GIF_FRAME = re.compile(rb"\x21\xf9\x04.{4}\x00\x2c", re.DOTALL)
-"""A graphic control extension with its frame; every frame of an animated GIF has one, for its delay."""
 
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """The properties of an image; `width` and `height` in pixels, `frames` more than one if it is animated."""
-
-    content_type: str
-    width: int
-    height: int
-    frames: int = 1
-
-
-def recognise(content: bytes) -> Picture | None:
-    """Return the properties of an image, None if it is not a JPEG, PNG, GIF or WebP with a size. Never raises."""
-    try:
-        picture = _recognise(content)
-    except (IndexError, struct.error):
-        return None
-    return picture if picture and picture.width > 0 and picture.height > 0 else None
-
-
-def _recognise(content: bytes) -> Picture | None:
-    if content.startswith(b"\xff\xd8\xff"):
-        return Picture("image/jpeg", *_jpeg_size(content))
-    if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
-        control = content.find(b"acTL", 8, content.find(b"IDAT"))  # of an animated one, before the first image data
-        frames = struct.unpack_from(">I", content, control + 4)[0] if control > 0 else 1
-        return Picture("image/png", *_pair(">II", content, 16), max(frames, 1))
-    if content[:6] in {b"GIF87a", b"GIF89a"}:
-        return Picture("image/gif", *_pair("<HH", content, 6), max(len(_GIF_FRAME.findall(content)), 1))
+def content_type_of(content: bytes) -> str:
+    """Return the content type of an image by its first bytes, "" if it is not a JPEG, PNG, GIF or WebP."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return Picture("image/webp", *_webp_size(content), max(content.count(b"ANMF"), 1))
-    return None
-
-
-def _pair(form: str, content: bytes, at: int) -> tuple[int, int]:
-    first, second = struct.unpack_from(form, content, at)
-    return first, second
-
-
-def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """Return the size in the first frame header, found by following the segments up to the first scan."""
-    at = 2
-    while content[at] == 0xFF:
-        marker = content[at + 1]
-        if marker in _JPEG_FRAMES:
-            height, width = _pair(">HH", content, at + 5)
-            return width, height
-        if marker in _JPEG_WITHOUT_LENGTH:
-            at += 1 if marker == 0xFF else 2
-        else:
-            at += 2 + struct.unpack_from(">H", content, at + 2)[0]
-    return 0, 0
-
-
-def _webp_size(content: bytes) -> tuple[int, int]:
-    match content[12:16]:
-        case b"VP8X":
-            return 1 + int.from_bytes(content[24:27], "little"), 1 + int.from_bytes(content[27:30], "little")
-        case b"VP8L":
-            (bits,) = struct.unpack_from("<I", content, 21)
-            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        case b"VP8 ":
-            width, height = _pair("<HH", content, 26)
-            return width & 0x3FFF, height & 0x3FFF
-        case _:
-            return 0, 0
+        return "image/webp"
+    heads = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif", b"GIF89a": "image/gif"}
+    return next((kind for head, kind in heads.items() if content.startswith(head)), "")
 
 
 _MAX_BYTES = 10 << 20
-_MAX_PIXELS, _MAX_PIXELS_MOVING = 50_000_000, 250_000_000
-"""The most pixels of one frame, and of all frames together."""
 _MAX_REDIRECTS = 3
 _HOST_PATIENCE = 3
 """After so many failed images in a row, no more images are requested from that server."""
@@ -269,19 +201,11 @@ class ImageFetcher:
         declared = answer.headers.get("content-length", "")
         if len(answer.body) > _MAX_BYTES or (declared.isdigit() and int(declared) > _MAX_BYTES):
             raise _UnusableError(f"The image is larger than {_MAX_BYTES >> 20} MB.")
-        return _checked(answer.body, answer.headers.get("etag", ""))
-
-
-def _checked(content: bytes, etag: str) -> Image:
-    picture = recognise(content)
-    if picture is None:
-        raise _UnusableError("The file at the image's address is not a GIF, JPEG, PNG or WEBP image.")
-    pixels = picture.width * picture.height
-    if pixels > _MAX_PIXELS:
-        raise _UnusableError(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
-    if pixels * picture.frames > _MAX_PIXELS_MOVING:
-        raise _UnusableError(f"The image is animated, and its {picture.frames} frames are too many for their size.")
-    return Image(content, picture.content_type, hashlib.blake2b(content, digest_size=16).digest(), etag)
+        content_type = content_type_of(answer.body)
+        if not content_type:
+            raise _UnusableError("The file at the image's address is not a GIF, JPEG, PNG or WEBP image.")
+        digest = hashlib.blake2b(answer.body, digest_size=16).digest()
+        return Image(answer.body, content_type, digest, answer.headers.get("etag", ""))
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})

@@ -8,7 +8,7 @@ import pytest
 from integration.desk import FEED, Desk, line
 from integration.service import Service
 from lookalikes.web_files import Web, web_server
-from unit.connectors_api.test_pictures import png
+from pictures import png
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import httpx
-from unit.connectors_api.test_pictures import png
+from pictures import png
 from unit.connectors_api.wired import HandlerWire, api_over
 from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now

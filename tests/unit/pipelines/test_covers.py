@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import httpx
 import pytest
+from pictures import png
 from sqlalchemy import Engine
-from unit.connectors_api.test_pictures import png
 from unit.connectors_api.wired import api_over, created, intent, told
 from unit.pipelines.publishing import covers_from, published
 from unit.state.world import World, row

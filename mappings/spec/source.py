@@ -17,10 +17,8 @@ from mappings.spec.source_words import (
     Encodings,
     Header,
     Mark,
-    MarkerName,
     Names,
     OptionalMark,
-    Size,
     WriteBack,
     checked_path,
     is_address,
@@ -106,12 +104,8 @@ class FileSource(AnySource):
     """Which days `{date}` covers: `back`, `ahead` and `zone`."""
     settle: Duration | None = None
     """Read a file only once it has not changed for so long (`30s`): its writer may not be done."""
-    marker: MarkerName | None = None
-    """Read a file only once a marker file is beside it: "{name}.done", "{stem}.ok"."""
     member: Text = ""
     """Which file of a zip archive to read, as a pattern: "*/events.csv" (default: its only file)."""
-    largest: Size | None = None
-    """The largest remote file to fetch (default: 2 GB)."""
 
     @property
     def place(self) -> str:

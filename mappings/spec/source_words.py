@@ -1,4 +1,4 @@
-"""Scalars of a `source` block: paths and addresses, sizes, days, encodings, headers, delimiters."""
+"""Scalars of a `source` block: paths and addresses, days, encodings, headers, delimiters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mappings.reasons import did_you_mean
 from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, matching, mistake
@@ -21,10 +21,6 @@ _DAY = re.compile(r"\{date(?::(?P<format>[^{}]*))?\}")
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 _USUAL_FORMAT = "%Y%m%d"
 _DAY_WORDS = frozenset("YymdjGVu%")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|B)?", re.IGNORECASE | re.ASCII)
-_POWERS = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4}
-_LONGEST_SIZE = 20
-_PART = re.compile(r"\{(name|stem)\}")
 
 
 def is_address(path: str) -> bool:
@@ -81,33 +77,6 @@ def checked_path(path: str) -> str:
     return path
 
 
-def checked_marker(text: str) -> str:
-    """Check that a marker contains its file's name and differs from it, and return it."""
-    if not _PART.search(text) or text in ("{name}", "{stem}"):
-        raise mistake(f'"{text}" does not contain the name of the marked file', 'write it like "{name}.done" or "{stem}.ok"')
-    return text
-
-
-def marker_of(marker: str, name: str) -> str:
-    """Return the name of a file's marker: `{name}` is `agenda.csv`, `{stem}` is `agenda`."""
-    return marker.replace("{name}", name).replace("{stem}", name.partition(".")[0] or name)
-
-
-def parse_size(value: object) -> int:
-    """Parse `500MB`, `2 GB` or plain bytes; a kB is 1,024 bytes."""
-    text = str(value).strip()
-    match = _SIZE.fullmatch(text) if len(text) <= _LONGEST_SIZE else None
-    size = int(float(match[1]) * 1024 ** _POWERS[(match[2] or "B").lower()]) if match else 0
-    if not size:
-        raise mistake(f'"{value}" is not a size', 'write it like "500MB" or "2GB"')
-    return size
-
-
-Size = Annotated[
-    int, PlainValidator(parse_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["500MB", "2GB"], "minLength": 1})
-]
-
-
 class Days(Strict):
     """The days for which files are looked up by a path with `{date}`, relative to today in `zone`.
 
@@ -151,7 +120,6 @@ class TheseDays(Days):
         return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
 
 
-MarkerName = Annotated[Text, AfterValidator(checked_marker)]
 LINK = ".link"
 """The suffix of a column with the links behind another column's texts: `Title.link`."""
 NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"

@@ -314,6 +314,8 @@ _REMOVED = {
     "on_more": "leave it out: a row with more days is rejected; write a larger `at_most`",
     "ellipsis": "leave it out: a shortened text ends with …",
     "forms": "leave it out: read such days with a format of the step `date`",
+    "marker": 'write `settle: "1m"`: a file that has only just changed is left alone',
+    "largest": "leave it out: a remote file may have 2 GB",
     "children": 'write a query: "SELECT Id, (SELECT Name FROM Sessions__r ORDER BY Id) FROM Event__c"',
 }
 """What to write instead of words that earlier versions knew."""

@@ -1,4 +1,4 @@
-"""The choice of the files to read: patterns, days, markers; local files, and their snapshots to detect changes."""
+"""The choice of the files to read: patterns and days; local files, and their snapshots to detect changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Protocol, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from connectors.sources.contract import REAL_CLOCK, Clock, NoFolderError, SourceRefusedError, SourceUnavailableError, stamp_of_all
@@ -21,7 +21,7 @@ from connectors.sources.files.opened_file import StoredFile, digest_of
 from mappings.allowed_files import ANYWHERE, allowed_path
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource
-from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day, without_secrets
+from mappings.spec.source_words import is_dated, is_pattern, on_day, without_secrets
 
 SETTLED_S = 60.0
 """A file changed less than so many seconds ago may change again with the same times, which are as coarse as the disk's."""
@@ -121,9 +121,6 @@ class FileChoice:
             SourceUnavailableError: the folder could not be listed.
         """
         single = list({file.path: file for file in sorted(self._all(), key=_order)}.values())
-        if self.spec.marker:
-            markers = {marker_of(self.spec.marker, file.name) for file in single}
-            single = [file for file in single if file.name not in markers]
         if not is_dated(self.spec.path):
             single = [file for file in single if self.spec.days.has_changed(file.changed_at)]
         if len(single) > _MOST_FILES and self.spec.files != "newest":
@@ -153,25 +150,23 @@ class FileChoice:
         A file younger than `settle` is one. With `is_patient` it is watched for that time instead, like every file of unknown
         age. Without `may_wait` files that would have to be watched count as finished.
         """
-        settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
-        too_young = f"it changed less than {settle_s:.0f} s ago"
-        why, again = dict[FoundFile, str](), list[FoundFile]()
+        if self.spec.settle is None:
+            return {}
+        settle_s = self.spec.settle.total_seconds()
+        young, again = list[FoundFile](), list[FoundFile]()
         for file in files:
             # A file from the future has another clock than ours: nothing is known of its age.
             age_s = None if file.changed_at is None or file.changed_at > self.clock.now() else self.clock.now() - file.changed_at
-            marker = marker_of(self.spec.marker, file.name) if self.spec.marker else ""
-            if marker and self.files.find(beside(file.path, marker)) is None:
-                why[file] = f"its marker {marker} is not there yet"
-            elif self.spec.settle is None or (age_s is not None and age_s >= settle_s):
+            if age_s is not None and age_s >= settle_s:
                 continue
-            elif may_wait and (is_patient or age_s is None):
+            if may_wait and (is_patient or age_s is None):
                 again.append(file)
             elif age_s is not None:
-                why[file] = too_young
+                young.append(file)
         if again:
             self.clock.sleep(settle_s)
-        why |= dict.fromkeys((file for file in again if not _is_same(file, self.files.find(file.path))), too_young)
-        return {file: f"{file.label} is still being written: {reason}" for file, reason in why.items()}
+        young += (file for file in again if not _is_same(file, self.files.find(file.path)))
+        return {file: f"{file.label} is still being written: it changed less than {settle_s:.0f} s ago" for file in young}
 
     def nothing_there(self) -> SourceRefusedError:
         """Return the error for a source without any file."""
@@ -196,14 +191,6 @@ class FileChoice:
                     raise
             else:
                 yield from (replace(file, day=day) for file in found if file)
-
-
-def beside(path: str, name: str) -> str:
-    """Return the path of another file in the same folder; user and query of an address are kept."""
-    if not is_address(path):
-        return str(Path(path).with_name(name))
-    parts = urlsplit(path)
-    return urlunsplit(parts._replace(path=f"{parts.path.rpartition('/')[0]}/{name}"))
 
 
 def name_of(address: str) -> str:
@@ -370,7 +357,7 @@ def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK, folder
 
 
 def _own_files(spec: AnySource, local: LocalFiles, clock: Clock) -> FileSnapshot | None:
-    if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
+    if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None:
         return None
     try:
         found = FileChoice(spec, local, clock).all_finished()

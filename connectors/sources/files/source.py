@@ -43,7 +43,7 @@ def open_files(choice: FileChoice, columns: frozenset[str], read_as: ReadAs, sin
     if spec.files == "new":
         return partial(_read_deliveries, choice, read_as, ordered, since)
     if not is_pattern(spec.path) and not is_dated(spec.path):
-        if spec.settle is not None or spec.marker:
+        if spec.settle is not None:
             return partial(_read_together, choice, read_as, ordered, since)
         if is_web_address(spec.path):
             from connectors.sources.files.web import WebFiles, read_web_file  # noqa: PLC0415  # imported already, by the choice
@@ -62,16 +62,16 @@ def file_at(path: str, base: Path, folders: Sequence[Path] = ()) -> OpenStored:
 
 def choice_of(spec: FileSource, base: Path, clock: Clock, folders: Sequence[Path] = ()) -> FileChoice:
     """Return the choice of a source's files, local or remote; local ones lie below `base` or one of the `folders`."""
-    return FileChoice(spec, _files(spec.path, LocalFiles(base, folders), spec.largest, clock), clock)
+    return FileChoice(spec, _files(spec.path, LocalFiles(base, folders), clock), clock)
 
 
-def _files(path: str, local: LocalFiles, largest: int | None = None, clock: Clock = REAL_CLOCK) -> Files:
+def _files(path: str, local: LocalFiles, clock: Clock = REAL_CLOCK) -> Files:
     if not is_address(path):
         return local
     # Here, as importing httpx and fsspec takes long and few feeds need them.
-    from connectors.sources.files.web import LARGEST_BYTES, FetchLimits, WebFiles  # noqa: PLC0415
+    from connectors.sources.files.web import FetchLimits, WebFiles  # noqa: PLC0415
 
-    bounds = FetchLimits(largest=largest or LARGEST_BYTES, clock=clock)
+    bounds = FetchLimits(clock=clock)
     if is_web_address(path):
         return WebFiles(bounds)
     from connectors.sources.files.stores import StoreFiles  # noqa: PLC0415

@@ -30,9 +30,7 @@ from connectors.sources.contract import (
 from connectors.sources.files.choice import Files, FoundFile, name_of
 from connectors.sources.files.opened_file import OpenStored, StoredFile, cut_off_is_passing, digest_of, sent_unpacked
 from mappings.spec.source_words import without_secrets
-from mappings.strict import written
 
-LARGEST_BYTES = 2 * 1024**3
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*", "accept-encoding": "gzip"}
@@ -53,7 +51,7 @@ def resolve_by_system(host: str, port: int) -> Sequence[str]:
 class FetchLimits:
     """Limits of a transfer. `largest`: bytes. `silence_s`: between two pieces; `longest_s`: in total."""
 
-    largest: int = LARGEST_BYTES
+    largest: int = 2 * 1024**3
     connect_s: float = 30.0
     silence_s: float = 60.0
     longest_s: float = 3600.0
@@ -85,10 +83,8 @@ class FetchLimits:
             SourceRefusedError: it is too large.
         """
         if size > self.largest:
-            power = min((self.largest.bit_length() - 1) // 10, 3)
-            unit = ("bytes", "kB", "MB", "GB")[power]
-            message = f"{shown} is larger than {written(self.largest / 1024**power)} {unit}"
-            raise SourceRefusedError(message, hint="is it the right file? If so, say `largest: 5GB` in its source")
+            message = f"{shown} is larger than {self.largest // 2**20} million bytes"
+            raise SourceRefusedError(message, hint="is it the right file? If so, ask for it packed, or in parts")
 
 
 @dataclass(frozen=True, slots=True)

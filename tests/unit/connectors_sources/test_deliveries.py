@@ -107,15 +107,6 @@ def test_a_file_that_somebody_is_writing_is_not_there_yet(folder: Path) -> None:
     assert read(folder, ending.cursor, waits=Waits(at=NOW + 60), settle="30s")[0] == ["3"]
 
 
-def test_a_file_without_its_marker_is_not_there_yet_and_markers_are_no_files_of_rows(folder: Path) -> None:
-    put(folder / "in", "agenda-1.done.csv", "")
-    rows, ending = read(folder, marker="{stem}.done.csv")
-    assert rows == ["1"]
-    assert "its marker agenda-2.done.csv is not there yet" in ending.notices[1]
-    put(folder / "in", "agenda-2.done.csv", "")
-    assert read(folder, ending.cursor, marker="{stem}.done.csv")[0] == ["2"]
-
-
 def test_files_read_together_are_not_read_while_one_of_them_is_being_written(folder: Path) -> None:
     put(folder / "in", "agenda-3.csv", "id\n3\n", age_s=5.0)
     waits = Waits()

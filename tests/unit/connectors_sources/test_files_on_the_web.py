@@ -168,7 +168,6 @@ NO_FILE: dict[str, tuple[Callable[[BaseHTTPRequestHandler], bool] | None, type[S
     "nowhere": (answering(302), NO, "without an address", 1),
     "by FTP": (answering(302, {"Location": "ftp://127.0.0.1/a.csv"}), NO, "not a web address", 1),
     "a file of ours": (answering(302, {"Location": "file:///etc/passwd"}), NO, "not a web address", 1),
-    "too large": (answering(200, {}, _LONG.encode()), NO, "larger than 2 kB.*largest", 1),
 }
 
 
@@ -178,7 +177,7 @@ def test_what_is_no_file_gives_no_rows_and_its_error_no_secrets(web: Web, what: 
     web.instead = instead or web.instead
     address = _SECRET.format(port=web.port if instead else 9)
     with caplog.at_level(logging.DEBUG), pytest.raises(error) as caught:
-        read_far(address, largest="2kB")
+        read_far(address)
     assert re.search(said, f"{caught.value} {caught.value.hint}")
     assert "agenda.csv" in str(caught.value)
     assert_untold(caught.value, "s3cret-word", "hush-hush", also=caplog.text + repr(far_source(address)))
@@ -229,8 +228,10 @@ FAST = b"1,x\n" * 16_384
 )
 def test_a_file_that_never_ends_or_drips_is_given_up(web: Web, piece: bytes, header: bytes, tick_s: float, said: str) -> None:
     web.instead = _endless(HEAD + header + b"Connection: close\r\n\r\n", piece)
-    with pytest.raises(LATER if said else (NO, LATER), match=said or None):
-        read_far(web.address("/agenda.csv"), Waits(tick_s=tick_s), largest="1TB" if said else "4MB")
+    files = WebFiles(FetchLimits(largest=4 * 2**20, clock=Waits(tick_s=tick_s).clockwork))
+    refusal = pytest.raises(LATER if said else (NO, LATER), match=said or "larger than 4 million bytes|could not be fetched")
+    with refusal, files.open(web.address("/agenda.csv")):
+        pytest.fail("it came")
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> None:
@@ -256,14 +257,6 @@ def test_a_young_file_is_looked_at_again_and_none_is_read_while_it_changes(web: 
     web.instead = grow
     with pytest.raises(SourceUnavailableError, match=r"agenda\.csv is still being written: it changed less than 30 s ago"):
         read_far(web.address("/agenda.csv"), settle="30s")
-
-
-def test_a_file_waits_for_its_marker(web: Web) -> None:
-    with pytest.raises(SourceUnavailableError, match=r"its marker agenda\.csv\.done is not there yet"):
-        read_far(web.address("/agenda.csv?token=hush"), marker="{name}.done")
-    web.put("/agenda.csv.done", b"")
-    assert len(read_far(web.address("/agenda.csv?token=hush"), marker="{name}.done")[0]) == 1
-    assert "/agenda.csv.done?token=hush" in [asked.path for asked in web.asked]
 
 
 def test_files_of_several_days_are_fetched_once_each_and_the_newest_may_be_meant(web: Web) -> None:

@@ -134,7 +134,6 @@ def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(fol
         "{kind: csv, path: nowhere.csv}",
         '{kind: csv, path: "agenda-?.csv", files: new}',
         "{kind: csv, path: rows.csv, settle: 30s}",
-        '{kind: csv, path: rows.csv, marker: "{name}.done"}',
         KINDS["joined"].replace("venues.csv", "https://a.example/b.csv"),
     ],
 )

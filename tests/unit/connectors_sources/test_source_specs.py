@@ -29,10 +29,7 @@ SHEET = {"kind": "google_sheets", "spreadsheet": "1lookalike-spreadsheet-of-a-te
         ({"path": ""}, "at least 1"),
         ({"delimeter": ";"}, "delimeter"),
         *(({"path": f"a-{{date:{day}}}.csv"}, f'"{day[-2:]}" is not a numeric part of a date') for day in ("%B", "%Y-%H")),
-        ({"marker": "done"}, '"done" does not contain the name of the marked file'),
-        ({"marker": "{name}"}, "does not contain the name of the marked file"),
         ({"settle": "soon"}, '"soon" is not a duration'),
-        *(({"largest": size}, f'"{size}" is not a size') for size in ("huge", "0")),
         ({"days": {"zone": "Lisbon"}}, '"Lisbon" is not a time zone'),
         *(
             ({**SHEET, "spreadsheet": one}, "is not the address of a Google")
@@ -47,11 +44,6 @@ def test_a_spec_that_cannot_work_is_refused_before_any_file_is_opened(spec: dict
         SPEC.validate_python(spec if "kind" in spec else {"kind": "csv", "path": "events.csv", **spec})
     assert said in str(caught.value)
     assert caught.value.error_count() == (2 if said == "not an encoding" else 1)
-
-
-@pytest.mark.parametrize(("text", "size"), [("500MB", 500 * 2**20), ("2 GB", 2 * 2**30), ("1.5kB", 1536), ("77", 77)])
-def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
-    assert SPEC.validate_python({"kind": "csv", "path": "a.csv", "largest": text}).largest == size  # type: ignore[union-attr] # csv
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sources.md").read_text("utf-8")

@@ -105,8 +105,8 @@ def test_deliveries_without_a_day_in_their_names_are_told_by_when_they_changed(t
 def test_half_a_day_of_files_counts_as_none_of_it(tmp_path: Path) -> None:
     for name in ("20110101", "20110102"):
         put(tmp_path, name)
-    (tmp_path / "in" / "20110101.csv.done").touch()
-    mapping = feed(tmp_path, '{kind: csv, path: "in/{date:%Y%m%d}.csv", marker: "{name}.done"}')
+    os.utime(tmp_path / "in" / "20110101.csv", (0, 0))
+    mapping = feed(tmp_path, DATED.replace('csv"}', 'csv", files: new, settle: 1h}'))
     assert read(mapping, window("file", "2011-01-01", "2011-01-01")) == ["20110101"]
     with pytest.raises(SourceUnavailableError, match=r"20110102.csv is still being written"):
         read(mapping, window("file", "2011-01-01", "2011-01-02"))

@@ -134,12 +134,10 @@ def _reason_for_whole_read(plan: ReadPlan, options: RunOptions, bookmark: Bookma
 class SourceFingerprint:
     """What is stored about a full read, to see whether the source has changed.
 
-    `stamp`: sizes and times of the files, "" if they were too recent to prove anything. `content`: digest of their bytes. `fit`:
-    digest of all that the rows were mapped with. `read_at`: when all rows were last mapped.
+    `content`: digest of its files. `fit`: digest of all that the rows were mapped with. `read_at`: when all rows were last
+    mapped.
     """
 
-    stamp: str
-    size: int
     content: str
     fit: str
     read_at: datetime
@@ -159,27 +157,6 @@ def parse_fingerprint(stored: str, plan: ReadPlan) -> SourceFingerprint | None:
     except ValidationError:
         return None
     return last if last.fit == plan.fit_today and timedelta() <= plan.began - last.read_at < MAP_EVERY else None
-
-
-def match_fingerprint(snapshot: FileSnapshot, last: SourceFingerprint | None) -> SourceFingerprint | None:
-    """Return the fingerprint to store from now on, None if the source has changed since `last`.
-
-    The bytes are digested only if the stamp differs, because the file was touched or written again.
-    """
-    if last is None:
-        return None
-    stamp = snapshot.stamp if snapshot.is_settled else ""
-    if stamp and stamp == last.stamp:
-        return last
-    is_same = last.content and snapshot.size == last.size and snapshot.digest() == last.content
-    return replace(last, stamp=stamp) if is_same else None
-
-
-def fingerprint_of(snapshot: FileSnapshot, plan: ReadPlan) -> SourceFingerprint | None:
-    """Return the fingerprint of the content, from one pass over its bytes before the rows are read; None if it has no digest."""
-    content = snapshot.digest()
-    stamp = snapshot.stamp if snapshot.is_settled else ""
-    return SourceFingerprint(stamp, snapshot.size, content, plan.fit_today, plan.began) if content else None
 
 
 @dataclass(slots=True)
@@ -324,22 +301,20 @@ def stage(job: StageJob) -> Staged:
     if snapshot is not None:
         last_stamp = "" if options.full else job.ledger.stamp()
         last = parse_fingerprint(last_stamp, plan)
-        with signals_raised():
-            unchanged = match_fingerprint(snapshot, last)
-        if unchanged is not None and (staged := _repeat(job, last_stamp, unchanged, snapshot.read_as)):
+        is_unchanged = last is not None and last.content == snapshot.content
+        if is_unchanged and (staged := _repeat(job, last_stamp, str(last), snapshot.read_as)):
             return staged
-        with signals_raised():
-            fingerprint = fingerprint_of(snapshot, plan)
-        if fingerprint is not None and last is not None and job.mapper.takes_rows_alone:
+        fingerprint = SourceFingerprint(snapshot.content, plan.fit_today, plan.began)
+        if last is not None and job.mapper.takes_rows_alone:
             fingerprint, known_stamp = replace(fingerprint, read_at=last.read_at), last_stamp
     return _read(job, snapshot, fingerprint, known_stamp)
 
 
-def _repeat(job: StageJob, last_stamp: str, unchanged: SourceFingerprint, read_as: str) -> Staged | None:
+def _repeat(job: StageJob, last_stamp: str, stamp: str, read_as: str) -> Staged | None:
     """Record the last read again for an unchanged source; None if the ledger or a brake needs its rows."""
     brakes: list[BrakeResult] = []
     fence, policy = job.ledger.fence(job.run_id, job.fence), job.policy(ReadKind.FULL)
-    report = repeat_read(fence, policy, last_stamp, str(unchanged), _brake(job, brakes))
+    report = repeat_read(fence, policy, last_stamp, stamp, _brake(job, brakes))
     if report is None:
         return None
     job.advance(report.account.read)

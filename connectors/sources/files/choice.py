@@ -18,13 +18,11 @@ from zoneinfo import ZoneInfo
 
 from connectors.sources.contract import REAL_CLOCK, Clock, NoFolderError, SourceRefusedError, SourceUnavailableError, stamp_of_all
 from connectors.sources.files.opened_file import StoredFile, digest_of
-from mappings.allowed_files import ANYWHERE, allowed_path
+from mappings.allowed_files import allowed_path
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_dated, is_pattern, on_day, without_secrets
 
-SETTLED_S = 60.0
-"""A file changed less than so many seconds ago may change again with the same times, which are as coarse as the disk's."""
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000
 
@@ -34,8 +32,8 @@ class FoundFile:
     """An existing file. `path`: its full path or address with secrets; `label`: distinguishes it from the other files
     (`lisbon/agenda.csv`).
 
-    `version`: evidence of its content, "" if none. `changed_at`, `placed_at` (last change of anything including name and age):
-    seconds since 1970; `size`: bytes; None if unknown. `day`: the day in its name. `number`: its inode.
+    `version`: evidence of its content, "" if none. `changed_at`: seconds since 1970; `size`: bytes; None if unknown. `day`: the
+    day in its name.
     """
 
     path: str = field(repr=False)
@@ -44,8 +42,6 @@ class FoundFile:
     changed_at: float | None = None
     size: int | None = None
     day: date | None = None
-    placed_at: float | None = None
-    number: int | None = None
 
     @property
     def name(self) -> str:
@@ -245,8 +241,7 @@ class LocalFiles(Files):
             return None
         except OSError as error:
             raise SourceUnavailableError(f"{full} could not be checked: {error.strerror}") from error
-        found = FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
-        return replace(found, placed_at=status.st_ctime, number=status.st_ino)
+        return FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
 
     def matching(self, pattern: str) -> Sequence[FoundFile]:
         """Return the files that match a pattern, unordered.
@@ -302,35 +297,10 @@ def _version(status: os.stat_result) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileSnapshot:
-    """The current files of a source. `stamp`: evidence of their names, sizes and times; `read_as`: the stamp that a reading of
-    them has; `size`: the total in bytes.
+    """The files of a source. `content`: digest of their names and bytes; `read_as`: the stamp that a reading of them has."""
 
-    `is_settled`: they have been unchanged long enough that every later change alters the stamp.
-    """
-
-    stamp: str
+    content: str
     read_as: str
-    size: int
-    is_settled: bool
-    files: tuple[FoundFile, ...]
-
-    def digest(self) -> str:
-        """Return the digest of the bytes of all files; "" if one was replaced or cannot be read."""
-        try:
-            digests = [_digest(file) for file in self.files]
-        except (SyncError, OSError):
-            return ""
-        return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest() if all(digests) else ""
-
-
-def _digest(found: FoundFile) -> bytes:
-    """Return the digest of a file's stored bytes and name; b"" if it was replaced meanwhile."""
-    files = LocalFiles(Path(), ANYWHERE)  # it was found through the door
-    with files.open(found.path) as stored:
-        content = digest_of(stored.stream) if stored.stamp == found.version else ""
-    with files.open(found.path) as again:
-        is_same = bool(content) and again.stamp == found.version
-    return f"{found.label}\0{found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape") if is_same else b""
 
 
 TakeSnapshot = Callable[[], FileSnapshot | None]
@@ -338,39 +308,34 @@ TakeSnapshot = Callable[[], FileSnapshot | None]
 
 
 def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK, folders: Sequence[Path] = ()) -> FileSnapshot | None:
-    """Take a snapshot of the local files that a source reads, including joined tables; `folders`: as on opening it.
+    """Digest the local files that a source reads, including joined tables; `folders`: as on opening it.
 
-    Return None for other sources, missing files, files that may still be written to, and files that are read once each.
+    Return None for other sources, files that cannot be read or are replaced meanwhile, files that may still be written to, and
+    files that are read once each.
     """
-    local = LocalFiles(base, folders)
-    parts = [_own_files(spec, local, clock), *(take_snapshot(join.source, base, clock, folders) for join in spec.join)]
+    parts = [_own_files(spec, LocalFiles(base, folders), clock)]
+    parts += (take_snapshot(join.source, base, clock, folders) for join in spec.join)
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    return FileSnapshot(
-        stamp=" ".join(part.stamp for part in known),
-        read_as=stamp_of_all([part.read_as for part in known]),
-        size=sum(part.size for part in known),
-        is_settled=all(part.is_settled for part in known),
-        files=tuple(file for part in known for file in part.files),
-    )
+    return FileSnapshot(" ".join(part.content for part in known), stamp_of_all([part.read_as for part in known]))
 
 
 def _own_files(spec: AnySource, local: LocalFiles, clock: Clock) -> FileSnapshot | None:
     if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None:
         return None
+    digest = hashlib.blake2b(digest_size=16)
     try:
         found = FileChoice(spec, local, clock).all_finished()
-    except SyncError:
+        for file in found:
+            with local.open(file.path) as stored:
+                content = digest_of(stored.stream)
+            after = local.find(file.path)
+            if after is None or not stored.stamp == file.version == after.version:
+                return None
+            digest.update(f"{file.label}\0{file.day or ''}\0{content}\0".encode("utf-8", "surrogateescape"))
+    except (SyncError, OSError):
         return None  # reading them says what is wrong
-    # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.
-    evidence = b"".join(file.evidence + f"{file.number}\0".encode() for file in found)
     is_choice = is_pattern(spec.path) or is_dated(spec.path)
-    last_change = max(max(file.changed_at or 0.0, file.placed_at or 0.0) for file in found)
-    return FileSnapshot(
-        stamp=hashlib.blake2b(evidence, digest_size=16).hexdigest(),
-        read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
-        size=sum(file.size or 0 for file in found),
-        is_settled=clock.now() - last_change > SETTLED_S,
-        files=found,
-    )
+    read_as = stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version
+    return FileSnapshot(digest.hexdigest(), read_as)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +14,7 @@ from sqlalchemy import Engine
 from unit.pipelines.feed_files import CSV, feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import REAL_CLOCK, SourceUnavailableError
-from connectors.sources.files.choice import FileSnapshot, take_snapshot
+from connectors.sources.contract import SourceUnavailableError
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
@@ -24,16 +22,13 @@ from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import CsvSource, SourceSpec
+from mappings.spec.source import SourceSpec
 from pipelines.run.backfill import cut, narrow_to
 from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import (
     ReadPlan,
-    SourceFingerprint,
     WindowFilter,
-    fingerprint_of,
-    match_fingerprint,
     parse_fingerprint,
     plan_read,
 )
@@ -171,53 +166,6 @@ def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago_and_
 PLAN = ReadPlan(datetime(2026, 3, 1, 12, 0, tzinfo=UTC), fit_today="fit")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "rows.csv"
-    place.write_bytes(b"REF\na\n")
-    return place
-
-
-def snapshot_of(place: Path, *, age_s: float = 3600) -> FileSnapshot:
-    """The file as a run sees it when it is so old."""
-    clockwork = replace(REAL_CLOCK, now=lambda: place.stat().st_ctime + age_s)
-    snapshot = take_snapshot(CsvSource(kind="csv", path=place.name), place.parent, clockwork)
-    assert snapshot is not None
-    return snapshot
-
-
-def kept_of(place: Path, *, age_s: float = 3600) -> str:
-    """The evidence of a read."""
-    return str(fingerprint_of(snapshot_of(place, age_s=age_s), PLAN))
-
-
-def matched(snapshot: FileSnapshot, kept: str) -> SourceFingerprint | None:
-    return match_fingerprint(snapshot, parse_fingerprint(kept, PLAN))
-
-
-def out_of_reach(snapshot: FileSnapshot) -> FileSnapshot:
-    """The same snapshot, of bytes that cannot be digested any more."""
-    return replace(snapshot, files=tuple(replace(file, version="another") for file in snapshot.files))
-
-
-@pytest.mark.parametrize(
-    ("age_s_then", "age_s", "is_by_stamp"),
-    [(3600, 3600, True), (10, 3600, False), (3600, 10, False), (10, 10, False), (3600, -10, False)],
-)
-def test_a_file_is_known_by_its_stamp_once_it_has_settled_and_else_by_its_bytes(
-    place: Path, age_s_then: float, age_s: float, *, is_by_stamp: bool
-) -> None:
-    kept, snapshot = kept_of(place, age_s=age_s_then), snapshot_of(place, age_s=age_s)
-    assert matched(snapshot, kept) is not None
-    assert (matched(out_of_reach(snapshot), kept) is not None) is is_by_stamp
-
-
-def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Path) -> None:
-    again = matched(snapshot_of(place), kept_of(place, age_s=10))
-    assert again is not None
-    assert matched(out_of_reach(snapshot_of(place)), str(again)) == again
-
-
 @pytest.mark.parametrize("kept", ["", "size=7 mtime_ns=1", "{}", "[]"])
-def test_what_is_no_evidence_proves_nothing(place: Path, kept: str) -> None:
-    assert matched(snapshot_of(place), kept) is None
+def test_what_is_no_evidence_proves_nothing(kept: str) -> None:
+    assert parse_fingerprint(kept, PLAN) is None

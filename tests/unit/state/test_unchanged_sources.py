@@ -11,8 +11,6 @@ from file_desks import BRAKES, COLUMNS, Cells, Desk, Feed, write_rows
 from unit.state.story import stories, told
 from unit.state.world import World
 
-from connectors.sources.contract import Clock
-from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import RowOutcome, SourceRow
 from pipelines.run.options import RunOptions
@@ -47,16 +45,6 @@ def desk(world: World, tmp_path: Path) -> Desk:
 def is_passed_over(desk: Desk, options: RunOptions | None = None) -> bool:
     """Run once; whether the file was taken as it was."""
     return any(notice.startswith("unchanged since") for notice in desk.stage(options).notices)
-
-
-def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minute(desk: Desk) -> None:
-    spec = desk.feed.parsed(desk.folder).source
-    young = take_snapshot(spec, desk.folder)
-    changed_at = (desk.folder / "rows.csv").stat().st_ctime
-    old = take_snapshot(spec, desk.folder, Clock(now=lambda: changed_at + 61))
-    assert young is not None
-    assert old is not None
-    assert (young.is_settled, old.is_settled, young.stamp) == (False, True, old.stamp)
 
 
 def seen_again_later(desk: Desk) -> None:

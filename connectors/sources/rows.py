@@ -1,4 +1,4 @@
-"""Checks of a row's cells and width; limits of a record; rows that do not count (comments, footers); matching of columns.
+"""Checks of a row's cells and width; limits of a record; rows that do not count; matching of columns.
 
 The limits are far beyond real files, and keep a small hostile file from using up the memory or time of a run. Blank rows are
 rows, and left to the mapping.
@@ -126,15 +126,10 @@ class RowChecks:
 
 
 def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[SourceRow]:
-    """Remove comment rows, the rows from `until` on, and the `footer`; row numbers are unchanged.
-
-    Memory grows with `footer` and the blank rows within it, not with the file.
-    """
+    """Remove comment rows and the rows from `until` on; row numbers are unchanged."""
     if mark := spec.comment:
         rows = (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
-    if spec.until is not None:
-        rows = _until(rows, compile_pattern(spec.until).finds)
-    return _without_footer(rows, spec.footer) if spec.footer else rows
+    return rows if spec.until is None else _until(rows, compile_pattern(spec.until).finds)
 
 
 def _until(rows: Iterator[SourceRow], finds: Callable[[str], object]) -> Iterator[SourceRow]:
@@ -144,19 +139,6 @@ def _until(rows: Iterator[SourceRow], finds: Callable[[str], object]) -> Iterato
             deque(rows, maxlen=0)
             return
         yield row
-
-
-def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRow]:
-    held: deque[tuple[SourceRow, bool]] = deque()
-    filled = 0
-    for row in rows:
-        is_filled = any(map(str.strip, row.cells.values()))
-        held.append((row, is_filled))
-        filled += is_filled
-        while filled > length or (filled == length and not held[0][1]):
-            first, was_filled = held.popleft()
-            filled -= was_filled
-            yield first
 
 
 _FARTHEST = 1000

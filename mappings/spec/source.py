@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
 from mappings.spec.source_words import (
-    CELL_RANGE,
     CellRange,
     Days,
     Encodings,
@@ -137,8 +136,6 @@ class GridSource(AnySource):
     """Where the columns' names are: `row`, `matches`, `rows` and `names`."""
     comment: Text = ""
     """Ignore rows whose first cell begins with this text, such as "#"."""
-    footer: int = Field(default=0, ge=0, le=1000)
-    """How many rows to ignore at the end; blank rows do not count."""
     until: Pattern | None = None
     """A pattern: ignore the first row with a matching cell, and all rows below."""
     long_rows: Literal["reject", "cut"] = "reject"
@@ -235,16 +232,6 @@ class SalesforceSource(AnySource):
 _SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
 _GID = re.compile(r"[?#&]gid=(\d{1,10})")
 _ID = re.compile(r"[A-Za-z0-9_-]{25,}")
-_NAMED = re.compile(r"[^\W\d]\w{0,249}")
-
-
-def _range(text: str) -> str:
-    plain = text.replace("$", "").upper()
-    if not plain or not (CELL_RANGE.fullmatch(plain) or _NAMED.fullmatch(text)):
-        raise mistake(f'"{text}" is neither a range of cells nor the name of one', 'write it like "B3:H200" or "Programme"')
-    return text
-
-
 Spreadsheet = Annotated[
     Text,
     matching(
@@ -254,10 +241,6 @@ Spreadsheet = Annotated[
     ),
 ]
 """A spreadsheet's address in the browser, or its id."""
-SheetRange = Annotated[
-    str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
-]
-"""A range of cells, or the name of one in the spreadsheet."""
 
 
 class GoogleSheetsSource(GridSource):
@@ -279,8 +262,8 @@ class GoogleSheetsSource(GridSource):
     """The tab's name, or its position: `#2`. Default: the tab in the address, or the first."""
     gid: int | None = Field(default=None, ge=0)
     """The tab's number, at the end of its address: it does not change when the tab is renamed."""
-    range: SheetRange | None = None
-    """The part of the tab to read, `B3:H200` or `A:F`, or the name of a range; it includes the header."""
+    range: CellRange | None = None
+    """The part of the tab to read, `B3:H200` or `A:F`; it includes the header."""
     merged: Literal["first", "spread"] = "first"
     """Merged cells: the value in the first cell only, or in each of them."""
     write_back: WriteBack | None = None

@@ -123,7 +123,7 @@ class TheseDays(Days):
 LINK = ".link"
 """The suffix of a column with the links behind another column's texts: `Title.link`."""
 NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"
-CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+_CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
 """The form of a cell range, in upper case without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (
     *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
@@ -160,7 +160,7 @@ def _text_encoding(name: str) -> str:
 
 def _cell_range(text: str) -> str:
     plain = text.replace("$", "").upper()
-    if not plain or not CELL_RANGE.fullmatch(plain):
+    if not plain or not _CELL_RANGE.fullmatch(plain):
         raise mistake(f'"{text}" is not a range of cells', 'write it like "B3:H200", "A:F" or "A5"')
     return plain
 

@@ -1,4 +1,4 @@
-"""Google spreadsheets as a model for tests: typed cells with formats, merges, named ranges; read by range, written, edited."""
+"""Google spreadsheets as a model for tests: typed cells with formats and merges; read by range, written, edited."""
 
 from __future__ import annotations
 
@@ -110,7 +110,6 @@ class Book:
     sheets: list[Sheet]
     zone: str = "Europe/Lisbon"
     locale: str = "pt_PT"
-    named: Mapping[str, tuple[int, Place]] = field(default_factory=dict)
     version: int = 1
     readers: set[str] | None = None
     writers: set[str] = field(default_factory=set)
@@ -137,12 +136,9 @@ class Book:
         return sheet, place
 
     def described(self) -> dict[str, Any]:
-        named = [
-            {"namedRangeId": name, "name": name, "range": grid_range(gid, place)} for name, (gid, place) in self.named.items()
-        ]
         sheets = [{"properties": {**sheet.properties, "index": index}} for index, sheet in enumerate(self.sheets)]
         properties = {"title": self.title, "locale": self.locale, "timeZone": self.zone, "autoRecalc": "ON_CHANGE"}
-        return {"spreadsheetId": self.id, "properties": properties, "sheets": sheets} | ({"namedRanges": named} if named else {})
+        return {"spreadsheetId": self.id, "properties": properties, "sheets": sheets}
 
 
 def grid_range(gid: int, place: Place) -> dict[str, int]:

@@ -54,7 +54,6 @@ from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.columns import ColumnRequest, column_letters, folded
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
-from mappings.spec.source_words import CELL_RANGE
 
 _CELLS = 40_000
 """Cells of one request: some 4 MB of JSON, and half a second of Google's time."""
@@ -119,19 +118,10 @@ def part_of(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Part:
     """Return the part of the spreadsheet that `spec` describes.
 
     Raises:
-        SourceRefusedError: there is no such tab or range.
+        SourceRefusedError: there is no such tab.
         BadSourceError: the range lies outside of the tab.
     """
-    named = next((found for found in parts.ranges if found.name == spec.range), None)
-    plain = (spec.range or "").replace("$", "").upper()
-    if named is None and not CELL_RANGE.fullmatch(plain):
-        shown = ", ".join(found.name for found in parts.ranges) or "none"
-        raise SourceRefusedError(f'{parts.title} has no range "{spec.range}"', hint=f"its named ranges are: {shown}")
-    area = named.area if named else Area.of(plain)
-    tab = _tab(spec, parts) if named is None or spec.tab or spec.tab_number is not None else _numbered(named.tab, parts)
-    if named and tab.number != named.tab:
-        message = f'the range "{named.name}" of {parts.title} is on the tab "{_numbered(named.tab, parts).title}"'
-        raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
+    area, tab = Area.of(spec.range or ""), _tab(spec, parts)
     name = f"{parts.title} ({tab.title})"
     if not tab.rows or not tab.columns:
         raise EmptySourceError(name, "the tab is empty")
@@ -144,17 +134,13 @@ def part_of(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Part:
 
 def _tab(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Tab:
     """Return the tab that is named by its number, its title, or its position (`#2`)."""
-    if spec.tab_number is not None:
-        return _numbered(spec.tab_number, parts)
+    if (number := spec.tab_number) is not None:
+        return _only([tab for tab in parts.tabs if tab.number == number], f"gid {number}", parts)
     wanted = spec.tab or "#1"
     position = _POSITION.fullmatch(wanted)
     found = [tab for tab in parts.tabs if tab.title == wanted]
     found = found or [tab for place, tab in enumerate(parts.tabs, start=1) if position and int(position[1]) == place]
     return _only(found or [tab for tab in parts.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', parts)
-
-
-def _numbered(number: int, parts: SpreadsheetParts) -> Tab:
-    return _only([tab for tab in parts.tabs if tab.number == number], f"gid {number}", parts)
 
 
 def _only(found: Sequence[Tab], wanted: str, parts: SpreadsheetParts) -> Tab:

@@ -111,10 +111,7 @@ def _parse_format(kind: str, pattern: str) -> NumberFormat:
     return NumberFormat(digits=found.digits)
 
 
-_PARTS = (
-    "properties(title,locale),namedRanges(name,range),"
-    "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
-)
+_PARTS = "properties(title,locale),sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 _COMPUTED = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
 _COMPUTED_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
 _VERSION = "version,modifiedTime"
@@ -132,22 +129,12 @@ class Tab:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedRange:
-    """A range with a name; `tab` is the number of its tab."""
-
-    name: str
-    tab: int
-    area: Area
-
-
-@dataclass(frozen=True, slots=True)
 class SpreadsheetParts:
-    """The tabs and named ranges of a spreadsheet. `locale` is its own setting: `pt_PT`."""
+    """The tabs of a spreadsheet. `locale` is its own setting: `pt_PT`."""
 
     title: str
     locale: str
     tabs: tuple[Tab, ...]
-    ranges: tuple[NamedRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +226,6 @@ def _parts(answer: Mapping[str, Any]) -> SpreadsheetParts:
         properties.get("title", ""),
         properties.get("locale", ""),
         tuple(_tab(sheet["properties"]) for sheet in answer["sheets"] if "gridProperties" in sheet["properties"]),
-        tuple(
-            NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in answer.get("namedRanges", ())
-        ),
     )
 
 

@@ -76,10 +76,9 @@ blanks before a quote are skipped if the mapping says so :: "id", "text", "end"\
   :: wanted: id|text, skip_blanks: true => id|text|end / 2 1|a, b|say "x"\x20 / 3 2|c |d
 a surplus behind a blank before a quote :: id,text\n1, "a, b"\n :: hint: 'a blank before the quote; write `skip_blanks: true`'
   => id|text / 2 1| "a ! 2 ragged   b"
-comments and a footer are no rows :: id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n :: comment: '#', footer: 2
+comments and all after the end are no rows :: id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\n# late,\n :: comment: '#', until: ^sum$
   => id|text / 3 1|x / 4 | / 5 2|y / 6 |
 what follows the end is no row :: id,t\n1,x\n\nsum,2\nprinted,today\n\n :: until: ^sum$ => id|t / 2 1|x / 3 |
-a footer longer than the file leaves nothing :: id\n1\n2\n :: footer: 5 => no rows
 texts that mean nothing are empty cells :: id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n
   :: empty_if: ['NULL', n/a], empty_in: {NOTE: '-'} => id|price|note / 2 1|| / 3 2||NULLS / 4 3|-|null
 the mark of each of several files put together is gone :: b:\xef\xbb\xbf"id",t\n1,x\n\xef\xbb\xbf"id",t\n1,x\n => id|t / 2 1|x

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
+from lookalikes.sheets_book import Cell, Content, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
@@ -75,7 +75,6 @@ MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "R
         (NOTES, {"range": "$B$2:$C$3"}, "title|note / 3 Jazz|x"),
         (NOTES, {"range": "B2"}, "title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
         (NOTES, {"range": "B:C"}, "Programme|of May / 2 title|note / 3 Jazz|x / 4 Rock|y / 5 total|2"),
-        (NOTES, {"range": "Block"}, "title|note / 3 Jazz|x / 4 Rock|y"),
         (HEADERS, EVENT, "Event id|Event title#1|#3|Event title#2 / 5 1|Jazz|?|x / 6 ||| / 7 2|Rock||y"),
         (BLANK, {}, "id|title / 2 1|Jazz / 3 | / 4 | / 5 3|"),
         (MERGED, {}, "day|title / 2 2026-05-03|Jazz / 3 |Rock / 4 |Folk"),
@@ -85,28 +84,20 @@ MERGED: list[list[Content]] = [["day", "title"], [day(46145), "Jazz"], [None, "R
 def test_the_table_is_found_by_its_range_or_header_with_blank_hidden_and_merged_cells(
     tmp_path: Path, grid: list[list[Content]], words: dict[str, Any], rows: str
 ) -> None:
-    with sheet_of(tmp_path, grid, hidden={2}, merged=[(2, 1, 3, 1)] if grid is MERGED else []) as desk:
-        desk.book.named = {"Block": (0, Place(2, 2, 4, 3))}
-        with desk.source(**words).read() as reading:
-            found = [f"{row.location.number} {'|'.join(row.cells.values())}" for row in reading.rows]
-            assert " / ".join(["|".join(reading.columns), *found]) == rows
+    tab = sheet_of(tmp_path, grid, hidden={2}, merged=[(2, 1, 3, 1)] if grid is MERGED else [])
+    with tab as desk, desk.source(**words).read() as reading:
+        found = [f"{row.location.number} {'|'.join(row.cells.values())}" for row in reading.rows]
+        assert " / ".join(["|".join(reading.columns), *found]) == rows
 
 
-def test_an_unknown_range_and_one_outside_of_the_tab_are_told(desk: Desk) -> None:
-    desk.book.named = {"Block": (11, Place(1, 1, 2, 2))}
-    with pytest.raises(SourceRefusedError) as caught:
-        desk.rows(range="Blocks")
-    assert "Block" in caught.value.hint
+def test_a_range_outside_of_the_tab_is_told(desk: Desk) -> None:
     with pytest.raises(BadSourceError, match="lies outside of the tab, which has 1000 rows and 26 columns"):
         desk.rows(range="AC1:AD9")
-    with pytest.raises(SourceRefusedError, match='is on the tab "Programme"'):
-        desk.rows(range="Block", tab="Spring 2026")
 
 
 def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:
     grid: list[list[Content]] = [["id", "venue"], ["1", "K"], ["# draft"], ["2", "n/a", "aside"], ["sum", 2], ["below", "x"]]
     with sheet_of(tmp_path, grid) as desk:
-        assert [row.cells["id"] for row in desk.rows(comment="#", footer="2")] == ["1", "2"]
         fine, ragged = desk.rows(comment="#", until="^sum$")
         assert (fine.problems, ragged.problems[0].found) == ((), "aside")
         desk.book.sheets.append(Sheet("Venues", [["code", "city"], ["K", "Lisboa"]], gid=22))

@@ -80,7 +80,7 @@ def test_an_answer_that_unpacks_without_end_is_given_up(desk: Desk) -> None:
     assert not desk.waits
 
 
-@pytest.mark.parametrize("where", ["namedRanges", "rowData"])
+@pytest.mark.parametrize("where", ["gridProperties", "rowData"])
 @pytest.mark.parametrize(
     "body", [b"{}", b"[]", b"null", b'{"error": {"code": 503}}', b'{"sheets": []}', b'{"sheets": [{}]}', b'{"sheets": [null]}']
 )

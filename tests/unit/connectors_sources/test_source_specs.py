@@ -35,7 +35,7 @@ SHEET = {"kind": "google_sheets", "spreadsheet": "1lookalike-spreadsheet-of-a-te
             ({**SHEET, "spreadsheet": one}, "is not the address of a Google")
             for one in ("https://example.org/sheet", "Our programme")
         ),
-        *(({**SHEET, "range": part}, "neither a range of cells nor the name of one") for part in ("B3-H9", "$")),
+        *(({**SHEET, "range": part}, "is not a range of cells") for part in ("B3-H9", "Block", "$")),
         ({**SHEET, "tab": "Programme", "gid": "3"}, "named in two ways"),
     ],
 )

@@ -22,6 +22,7 @@ SyncError
 
 from __future__ import annotations
 
+import ssl
 from datetime import datetime
 
 from mappings.delivery import Answer
@@ -82,3 +83,10 @@ class RequestRefusedError(PermanentError):
     def __init__(self, message: str, *, answer: Answer, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.answer = answer
+
+
+def certificate_fault(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """Return the certificate's error among the causes of an error, None if it has another cause."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error

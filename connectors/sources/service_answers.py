@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -11,6 +10,7 @@ from typing import TypeVar
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
+from connectors.errors import certificate_fault
 from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
 
 T = TypeVar("T")
@@ -22,13 +22,11 @@ _ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeErro
 """What reading a JSON document raises that has another shape than its API describes."""
 
 
-def check_trust(error: BaseException | None, host: str) -> None:
+def check_trust(error: BaseException, host: str) -> None:
     """Raise SourceRefusedError if an exception of a request was caused by a certificate: no later attempt helps."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            hint = "correct SSL_CERT_FILE or REQUESTS_CA_BUNDLE, the clock of this machine, or the proxy that is in between"
-            raise SourceRefusedError(f"the certificate of {host} is not trusted: {error.verify_message}", hint=hint) from None
-        error = error.__cause__ or error.__context__
+    if fault := certificate_fault(error):
+        hint = "correct SSL_CERT_FILE or REQUESTS_CA_BUNDLE, the clock of this machine, or the proxy that is in between"
+        raise SourceRefusedError(f"the certificate of {host} is not trusted: {fault.verify_message}", hint=hint) from None
 
 
 class BusyError(SourceUnavailableError):

@@ -370,8 +370,6 @@ class XmlSource(RecordSource):
     """xml: an XML document."""
     records: Text = Field(min_length=1)
     """The element of a record: its name, `event`, or its path from the root, `agenda/events/event`."""
-    namespaces: Literal["keep", "drop"] = "keep"
-    """Names with a prefix, such as `dc:date`: keep the prefix as in the file, or drop it."""
 
 
 class SeriesSpan(Strict):

@@ -315,6 +315,7 @@ _REMOVED = {
     "ellipsis": "leave it out: a shortened text ends with …",
     "forms": "leave it out: read such days with a format of the step `date`",
     "marker": 'write `settle: "1m"`: a file that has only just changed is left alone',
+    "namespaces": "leave it out, and write names with their prefix: dc:date",
     "footer": "write `until`, a pattern that a cell of the first row matches that is none",
     "largest": "leave it out: a remote file may have 2 GB",
     "children": 'write a query: "SELECT Id, (SELECT Name FROM Sessions__r ORDER BY Id) FROM Event__c"',

@@ -6,7 +6,6 @@ fsspec's HTTP file system does not pin addresses, check redirects, or limit tran
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
+from connectors.errors import certificate_fault
 from connectors.retry import RetryPolicy, http_date, retry_after_s, retry_on
 from connectors.sources.contract import (
     REAL_CLOCK,
@@ -189,7 +189,7 @@ def _sent(
         try:
             return transport.handle_request(request)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            if target is targets[-1] or _is_untrusted(error):
+            if target is targets[-1] or certificate_fault(error):
                 raise
     raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
@@ -227,19 +227,11 @@ def _as_source_errors(shown: str) -> Iterator[None]:
     except httpx.UnsupportedProtocol:
         raise SourceRefusedError(f"{shown} is not a web address", hint="`source.path` must begin with https://") from None
     except httpx.TransportError as error:
-        if _is_untrusted(error):
+        if certificate_fault(error):
             hint = "ask the partner to renew it, or correct SSL_CERT_FILE if it is set"
             raise SourceRefusedError(f"the certificate of {shown} is not valid: {error}", hint=hint) from None
         reason = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
         raise SourceUnavailableError(f"{shown} could not be fetched: {reason}", hint="run again later") from None
-
-
-def _is_untrusted(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 @contextmanager

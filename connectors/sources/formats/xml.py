@@ -17,7 +17,7 @@ from xml.parsers import expat  # every declaration and use of an entity of the f
 from connectors.sources.contract import BadSourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, as_bad_source
 from connectors.sources.files.text import decoded
-from connectors.sources.formats.records import OWN_TEXT, Record, Repeated, read_record_file
+from connectors.sources.formats.records import OWN_TEXT, Record, read_record_file
 from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
 from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation
@@ -161,8 +161,8 @@ def _records(spec: XmlSource, file: OpenedFile) -> Generator[Record]:
                 return _SURROGATE.sub(lambda byte: chr(ord(byte[0]) + _OFFSET), piece).encode()
 
         for _ in elements.parser.feed(map(encoded, iter(partial(read, _PIECE), ""))):
-            for number, (line, value, repeats) in enumerate(elements.ready, start=number + 1):  # noqa: B020  # goes on counting
-                yield Record(RowLocation(f"{file.name}:{line} (record {number})", number), value, has_repeats=repeats)
+            for number, (line, value) in enumerate(elements.ready, start=number + 1):  # noqa: B020  # goes on counting
+                yield Record(RowLocation(f"{file.name}:{line} (record {number})", number), value)
             elements.ready.clear()
     if not number and not elements.is_plausible:
         hint = f"correct `source.records`; the elements there are {', '.join(elements.names)}"
@@ -194,24 +194,22 @@ class _RecordElements:
     """Collects the records of a document. `is_plausible`: having no records is fine, since an empty list is not a mistake."""
 
     def __init__(self, spec: XmlSource, file: str) -> None:
-        self.ready: list[tuple[int, Any, bool]] = []
+        self.ready: list[tuple[int, Any]] = []
         self.names: dict[str, None] = {}
         self.is_plausible = False
         self.parser = XmlParser(file, self._start, self._end, self._text, encoding="utf-8")
         self._file = file
         self._way = spec.records.strip("/").split("/")
-        self._drops = spec.namespaces == "drop"
         self._open: list[str] = []
         self._record: TreeBuilder | None = None
         self._depth = self._line = self._characters = self._values = 0
-        self._has_repeats = False
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._open.append(self._called(name))
+        self._open.append(name)
         is_record = self._open == self._way if len(self._way) > 1 else self._open[-1] == self._way[0]
         if is_record and self._record is None:
             self._record, self._depth = TreeBuilder(), len(self._open)
-            self._line, self._characters, self._values, self._has_repeats = self.parser.line, 0, 0, False
+            self._line, self._characters, self._values = self.parser.line, 0, 0
         if self._record is not None:
             self._count(sum(len(key) + len(value) for key, value in attributes.items()) if attributes else 0, len(attributes) + 1)
             self._record.start(name, attributes)
@@ -231,7 +229,7 @@ class _RecordElements:
             value = self._value(self._record.close(), is_record=True)
             self._record = None
             found = value if isinstance(value, dict) else {OWN_TEXT: value} if value.strip() else {}
-            self.ready.append((self._line, found, self._has_repeats))
+            self.ready.append((self._line, found))
 
     def _text(self, text: str) -> None:
         if self._record is not None:
@@ -242,12 +240,15 @@ class _RecordElements:
         """Return the text of an element, or its attributes and children with all text inside it as its own text."""
         if not len(element) and not element.attrib:
             return _as_read(element.text or "")
-        inside: dict[str, Any] = {}
-        names: dict[str, str] = {}
-        for key, value in element.attrib.items():
-            self._put(inside, f"@{self._called(key)}", _as_read(value), names, key)
+        inside: dict[str, Any] = {f"@{key}": _as_read(value) for key, value in element.attrib.items()}
         for child in element:
-            self._put(inside, self._called(child.tag), self._value(child), names, child.tag)
+            known, value = inside.get(child.tag), self._value(child)
+            if known is None:
+                inside[child.tag] = value
+            elif isinstance(known, list):  # those of a repeated element
+                known.append(value)
+            else:
+                inside[child.tag] = [known, value]
         own = (element.text, *(child.tail for child in element))
         # Text between the children is layout, unless there is any: then the whole reads like a sentence with marks in it.
         has_text = any(text and not text.isspace() for text in own)
@@ -257,22 +258,6 @@ class _RecordElements:
         # Such an element keeps the whole sentence, and so does each around it.
         self._count(len(text) if len(element) else 0, 0)
         return {OWN_TEXT: text, **inside} if inside else text
-
-    def _put(self, record: dict[str, Any], name: str, value: Any, names: dict[str, str], full_name: str) -> None:
-        """Add a value; those of a repeated element form a list. `names`: the first full name of each in this record.
-
-        Of names that differ only in a dropped prefix none is preferred.
-        """
-        known = record.get(name)
-        if names.setdefault(name, full_name) != full_name or isinstance(known, Repeated):
-            self._has_repeats = True
-            record[name] = Repeated.of(name, known, value)
-        elif name not in record:
-            record[name] = value
-        elif isinstance(known, list):
-            known.append(value)
-        else:
-            record[name] = [known, value]
 
     def _count(self, characters: int, values: int) -> None:
         self._characters += characters
@@ -286,6 +271,3 @@ class _RecordElements:
             return
         hint = "correct `source.records`: it should lead to the single events"
         raise BadSourceError(f"{self._file}:{self._line}", message, hint=hint)
-
-    def _called(self, name: str) -> str:
-        return name.rpartition(":")[2] if self._drops else name

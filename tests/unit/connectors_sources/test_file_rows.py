@@ -135,9 +135,6 @@ two names of a record for one of the mapping reject that record only
   => id|title|note|NOTE / 1 1|A|| / 2 2|B | C|| / 3 3|D|x|y ! 2 bad_text title B | C
 two elements of a record for one name :: <a><event><t>x</t></event><event><t>x</t><T>y</T></event></a> :: wanted: t, kind: xml
   => t / 1 x / 2 x | y ! 2 bad_text t x | y
-elements that only their prefixes tell apart
-  :: <a xmlns:m="urn:m"><event><t>x</t><m:t>y</m:t></event><event><m:t>z</m:t><u>1</u><u>2</u></event></a>
-  :: wanted: t, kind: xml, namespaces: drop => t|u / 1 x | y| / 2 z|["1", "2"] ! 1 bad_text t x | y
 a path and a name with a dot :: [{"v": {"city": "X"}, "v.city": "Y"}, {"v.city": "Z"}] :: wanted: v.city, kind: json
   => v.city / 1 X | Y / 2 Z ! 1 bad_text v.city X | Y
 a property that may stand once :: BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:A\nsummary:B\nEND:VEVENT\nEND:VCALENDAR\n
@@ -154,12 +151,9 @@ a name that says the same twice does no harm :: [{"id": 1, "id": 1, "v": {"a": n
 JSON in a cell is opened :: id,d\n1,"{""price"": {""from"": 1.50}, ""tags"": [""x"", ""y""]}"\n2,oops\n3,\n
   :: wanted: 'id|d.price.from|d.tags[1]', json_columns: d => id|d|d.price.from|d.tags[1]
   / 2 1|{"price": {"from": 1.50}, "tags": ["x", "y"]}|1.50|y / 3 2|oops|| / 4 3||| ! 3 bad_text d oops
-attributes of one name without their prefixes
-  :: <a xmlns:x="urn:x"><event href="one" x:href="two"/><event href="three"/></a> :: kind: xml, namespaces: drop => @href
-  / 1 one | two / 2 three ! 1 warning bad_text @href one | two
-prefixes are dropped and repeated elements joined
+prefixes stay and repeated elements are joined
   :: <a xmlns:dc="urn:x"><event><tag>a</tag><tag>b</tag><dc:date>2026-05-03</dc:date></event><event><tag>c</tag></event></a>
-  :: wanted: date, kind: xml, records: a/event, namespaces: drop, join_lists: {tag: ', '} => tag|date / 1 a, b|2026-05-03 / 2 c|
+  :: wanted: dc:date, kind: xml, records: a/event, join_lists: {tag: ', '} => tag|dc:date / 1 a, b|2026-05-03 / 2 c|
 a cell of a second table stands beside a row :: id,VENUE\n1, v2 \n2,v9\n :: wanted: id|venue.city, join: {JOIN}
   => id|VENUE|venue.id|venue.city / 2 1| v2 |v2|Köln / 3 2|v9||
 a row without its other half is rejected :: id,VENUE\n2,v9\n

@@ -196,9 +196,7 @@ class SalesforceSource(AnySource):
     query: Soql | None = None
     """A SOQL query instead of the settings above, sent as it is."""
     api: Literal["auto", "rest", "bulk"] = "auto"
-    """How to read: in pages (rest), in bulk, or chosen by the number of records (auto)."""
-    bulk_above: int = Field(default=10_000, ge=0)
-    """The number of records above which `auto` reads in bulk."""
+    """How to read: in pages (rest), in bulk, or in bulk above 10,000 records (auto)."""
     stop_at: Share = 0.95
     """The share of the org's daily requests, used by all programs, at which a read ends; run again in an hour."""
     incremental: Incremental | None = None

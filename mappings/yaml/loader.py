@@ -316,6 +316,7 @@ _REMOVED = {
     "forms": "leave it out: read such days with a format of the step `date`",
     "marker": 'write `settle: "1m"`: a file that has only just changed is left alone',
     "namespaces": "leave it out, and write names with their prefix: dc:date",
+    "bulk_above": "leave it out: more than 10,000 records are read in bulk; or write api: rest, or api: bulk",
     "footer": "write `until`, a pattern that a cell of the first row matches that is none",
     "largest": "leave it out: a remote file may have 2 GB",
     "children": 'write a query: "SELECT Id, (SELECT Name FROM Sessions__r ORDER BY Id) FROM Event__c"',

@@ -147,8 +147,8 @@ def test_a_look_counts_the_records_and_the_days_requests_and_reads_none() -> Non
 
 
 def test_a_look_tells_of_many_records_that_they_come_in_bulk_and_when_the_day_is_too_short() -> None:
-    reader = reader_of(org_of(events(25)))
-    assert "read in bulk by about 7 requests" in str(_look(reader, {"Name"}, bulk_above=20))
+    reader = reader_of(org_of(events(10_001)))
+    assert "read in bulk by about 7 requests" in str(_look(reader, {"Name"}))
     reader.org.used = 14_300
     assert not _look(reader, {"Name"}).is_enough
     assert _look(reader, {"Name"}, stop_at="off").is_enough

@@ -97,21 +97,21 @@ def was_in_bulk(reader: Reader) -> bool:
     return any(asked.startswith("job query") for _, asked in reader.org.asked)
 
 
-@pytest.mark.parametrize(("count", "in_bulk"), [(20, False), (21, True)])
+@pytest.mark.parametrize(("count", "in_bulk"), [(10_000, False), (10_001, True)])
 def test_the_number_of_records_chooses_the_way(count: int, in_bulk: bool) -> None:
     reader = reader_of(org_of(events(count)))
-    assert reader.read({"Name"}, bulk_above=20).column("Name") == [f"Event {number}" for number in range(1, count + 1)]
+    assert reader.read({"Name"}).column("Name") == [f"Event {number}" for number in range(1, count + 1)]
     assert reader.org.jobs == {}, "no job is left behind"
     assert was_in_bulk(reader) is in_bulk
 
 
 def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
-    org = org_of(events(30))
+    org = org_of(events(10_001))
     org.troubles.not_in_bulk = True
-    rows = reader_of(org).read({"Name"}, bulk_above=5)
+    rows = reader_of(org).read({"Name"})
     with pytest.raises(BadSourceError, match="not supported by the Bulk API"):
         reader_of(org).read({"Name"}, api="bulk")
-    assert len(rows.rows) == 30
+    assert len(rows.rows) == 10_001
     assert "read in pages" in rows.ending.notices[0]
 
 
@@ -225,10 +225,11 @@ def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> N
 
 
 def test_a_plain_query_of_many_records_is_read_in_bulk() -> None:
-    reader = reader_of(org_of(events(12)))
-    read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name", bulk_above=10)
+    reader = reader_of(org_of(events(10_001)))
+    read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name")
     assert "SELECT COUNT() FROM Event__c WHERE Name != 'x'" in reader.queries
-    assert len(read.rows) == 12
+    assert was_in_bulk(reader)
+    assert len(read.rows) == 10_001
 
 
 def test_a_refused_query_tells_what_salesforce_said() -> None:

@@ -46,6 +46,7 @@ Texts = list[str]
 """The cells of one record, in the order of the selection's columns."""
 
 _PAGE_ROWS = 2000
+_BULK_ABOVE = 5 * _PAGE_ROWS
 CHUNK_ROWS = 50_000
 """Records of a full chunk of a job's results."""
 LONGEST_WAIT_S = 3 * 3600.0
@@ -271,7 +272,7 @@ class _Records:
         """Return whether to read this number of records in bulk."""
         if self.spec.api != "auto" or count is None:
             return self.spec.api == "bulk"
-        return count > self.spec.bulk_above
+        return count > _BULK_ABOVE
 
     @property
     def _with_deleted(self) -> bool:

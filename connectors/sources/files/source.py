@@ -91,8 +91,8 @@ def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], s
             yield unchanged(columns, version, files[-1].label)
             return
         with _opened_together(files, choice, read_as) as (present, parts), closing(_rows(parts, present)) as rows:
-            stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
-            has_known_end = all(part.has_known_end for part in parts)
+            stamp = stamp_of_files((part.file.name, part.seen.stamp) for part in parts)
+            has_known_end = all(part.seen.has_known_end for part in parts)
             ending = partial(Ending, version)
             yield Reading(present, rows, stamp, ending=ending, has_known_end=has_known_end, headers=_headers(parts))
 
@@ -145,22 +145,22 @@ def file_digest(file: FoundFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """One file of several; `folder` is prefixed to its rows' places if another file may have the same name."""
+    """One file of several; `folder` is prefixed to its rows' places if another file may have the same name.
+
+    `seen`: the reading of its header.
+    """
 
     file: FoundFile
     read: OpenReading
     folder: str
-    columns: tuple[str, ...]
-    stamp: str
-    has_known_end: bool
-    headers: Mapping[str, str]
+    seen: Reading
 
 
 def _headers(parts: Sequence[FilePart]) -> Mapping[str, str]:
     """Return the names of each column in the files."""
     found: dict[str, dict[str, None]] = {}
     for part in parts:
-        for column, text in part.headers.items():
+        for column, text in part.seen.headers.items():
             found.setdefault(column, {})[text] = None
     return {column: BESIDE.join(texts) for column, texts in found.items()}
 
@@ -188,9 +188,8 @@ def _opened_together(
                 day = "" if file.day is None or has_dated_names else file.day.isoformat()
                 place = f"{file.label.rpartition('/')[0] or day}/".lstrip("/")
                 folder = place if has_unique_places or names[file.name] > 1 else ""
-                known = reading.columns, reading.stamp, reading.has_known_end, reading.headers
-                parts.append(FilePart(file, read, folder, *known))
-        yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
+                parts.append(FilePart(file, read, folder, reading))
+        yield tuple(dict.fromkeys(column for part in parts for column in part.seen.columns)), parts
 
 
 def _rows(parts: Sequence[FilePart], columns: tuple[str, ...], covered: set[str] | None = None) -> Generator[SourceRow]:
@@ -202,7 +201,7 @@ def _rows(parts: Sequence[FilePart], columns: tuple[str, ...], covered: set[str]
     blank = dict.fromkeys(columns, "")
     for part in parts:
         with part.read() as reading:
-            if reading.stamp != part.stamp:
+            if reading.stamp != part.seen.stamp:
                 message = f"{part.file.label} changed while we read the files before it"
                 raise SourceUnavailableError(message, hint="run again")
             if reading.columns == columns and not part.folder:

@@ -22,6 +22,7 @@ import requests
 import urllib3
 
 from connectors.sources.contract import REAL_CLOCK, Access, BadSourceError, Clock, Ending, Reading, SourceUnavailableError
+from connectors.sources.rows import LARGEST_CELL
 from connectors.sources.salesforce.org import DAY_SPENT_S, NO_SALESFORCE, POLICY, LocatorLostError, Org, Page, SlowQueryError
 from connectors.sources.salesforce.query import (
     COMPOUND,
@@ -53,7 +54,6 @@ LONGEST_WAIT_S = 3 * 3600.0
 """Salesforce tries a query 15 times, for ten minutes each, before it gives a job up."""
 _AROUND_A_JOB = 6
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.5, 20.0
-_LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 _LATER = "run again later"
 _NOT_ALL = "run again later; if it happens again, write api: rest"
@@ -454,7 +454,7 @@ def _next_locator(response: requests.Response, number: int) -> str:
 
 def _records(response: requests.Response, selection: Selection) -> Iterator[tuple[int, list[str]]]:
     """Parse a body into records, numbered from 1, while it arrives."""
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
+    csv.field_size_limit(LARGEST_CELL)  # one for the whole process, as for files
     response.raw.decode_content = True
     # Else it counts as closed as soon as its last byte is read, with lines still to be parsed.
     response.raw.auto_close = False

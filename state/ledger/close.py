@@ -409,9 +409,9 @@ class _Closing:
             {stem_of(row.row_key, policy.row_parts) for row in self._new_rows()} if policy.row_parts is not None else set[str]()
         )
         facts = (OBSERVED.label("kind"), IS_IGNORED.label("is_ignored"), PAYLOAD)
-        columns = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, *facts)
+        columns = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, *facts).where(SOME).order_by(ENTRY.c.id)
         for page in in_pages(entry_id for entry_id in absent if entry_id not in used):
-            for row in connection.execute(columns.where(SOME), {"entries": page}):
+            for row in connection.execute(columns, {"entries": page}):
                 was_vanished = row.kind == Observed.VANISHED and not row.is_ignored
                 is_vanished = policy.on_vanish == "report" and (was_vanished or marks.has(row.id, Mark.VANISHED))
                 has_future = row.ends_at is None or row.ends_at > now

@@ -105,6 +105,7 @@ def _key(decider: Decider, scopes: str) -> None:
 CHANGES = {
     "switch": lambda decider, switches: decider.service.switch(**yaml.safe_load(f"{{{switches}}}")),
     "key": _key,
+    "allow": lambda decider, channel: decider.service.change("/channels/access", channel=channel, allowed=True),
     "reset": lambda decider, _: decider.service.change("/reset"),
     "forget": lambda decider, _: decider.forget(),
     "env": lambda decider, words: decider.desk.monkeypatch.setenv(*words.split(maxsplit=1)),

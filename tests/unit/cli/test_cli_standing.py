@@ -166,6 +166,30 @@ titles => Hamlet, Jazz
 source ROWS / 8,Odes,2030-05-04,20:00,,poetry / 9,Chess,2030-05-04,20:00,,game
 run => {runs: [{unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}]}
 rows --unmapped => {unmapped: [{column: GENRE, found: poetry, count: 2}, {column: GENRE, found: game, count: 1}]}
+# a wrong address or key is said with what would help, and nothing is lost by it
+env EVENT_API_BASE_URL http://127.0.0.1:1
+run => 6 | no usable answer | run again
+unset EVENT_API_BASE_URL
+unset EVENT_API_KEY
+run => 2 | EVENT_API_BASE_URL | EVENT_API_KEY
+env EVENT_API_BASE_URL SERVICE
+env EVENT_API_KEY sandbox-key-revoked
+run => 3 | revoked | …oked | EVENT_API_KEY | !key-revoked
+states => none
+env EVENT_API_KEY sandbox-key-reader
+run => 3 | events:create
+states => pending 3
+titles =>
+key channels:read events:create
+run => 0
+titles => Hamlet, Jazz, Othello
+# rows of a channel without access are blocked until access is given
+mapping {channel: city-agenda} -> "105"
+run => 1 | {runs: [{publish: {blocked: 3}, message: …blocked}]}
+rows --state blocked => {rows: [{hint: …channel 105}, {row_key: '5'}, {row_key: '6'}]}
+allow members-only
+run => 0
+titles => Hamlet, Jazz, Othello
 # a sound state DB is called so and what is wrong is listed with its row
 run
 state verify => 0 | no findings

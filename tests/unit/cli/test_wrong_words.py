@@ -8,6 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.spec import AbstractFileSystem
+from lookalikes.threaded import Answer, answering_by
 from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, SECRET, Desk, holds
 
 from pipelines.run.outcome import worst
@@ -64,6 +65,14 @@ def test_without_a_folder_of_mapping_files_the_variable_that_names_it_is_named(d
     desk.monkeypatch.setenv("EVENTSYNC_FEEDS", "nowhere")
     for words in ("ui", "run --all", "check", "feeds", f"preview {FEED}", f"rows {FEED}"):
         desk.run(*words.split()).assert_told(2, "nowhere hint: set EVENTSYNC_FEEDS to the folder of your mapping files")
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_another_sites_page_is_not_taken_for_the_service(desk: Desk, status: int) -> None:
+    page = Answer(b"<!doctype html><h1>Another site</h1>", status, {"content-type": "text/html"})
+    with answering_by(lambda _request, _body: page) as site:
+        desk.point_to(site)
+        desk.run("run", FEED, "--no-dagster").assert_told(2, "not the Event Publishing API", "EVENT_API_BASE_URL")
 
 
 REPEATED = "let:\n" + "".join(f"  a{n}: [$a{n + 1}, $a{n + 1}]\n" for n in range(40)) + "  a40: x\n"

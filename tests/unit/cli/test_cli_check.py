@@ -372,21 +372,17 @@ def test_a_channel_that_does_not_work_is_a_warning_without_the_address(desk: Des
 LISBON = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")
 
 
-def _scopes(probe: Meaning | None) -> LiveFinding:
+def _scopes(probe: Meaning) -> LiveFinding:
     lists = ServiceAnswers({"lisbon-agenda": 7}, Classifications("2026-03-02", frozenset()), key_tail="…0042", probe=probe)
     return next(one for one in of_service("https://events.example.org", lists, LISBON, []) if one.asked == "scopes")
 
 
-_REFUSED = Answer(400, "invalid_request", field="title", issue="is required")
 _CREATED = "accepted an empty event and created event 4711: delete it by hand"
 
 
 @pytest.mark.parametrize(
     ("probe", "severity", "exit_code", "says"),
     [
-        (None, "ok", 0, "`--probe` sends an empty event"),
-        (Meaning(AnswerKind.REFUSED, _REFUSED), "ok", 0, "proves `events:create`, unless"),
-        (Meaning(AnswerKind.SCOPE_MISSING, Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
         (Meaning(AnswerKind.NO_ACCESS, Answer(403, "forbidden")), "error", 3, "may not create events"),
         (Meaning(AnswerKind.KEY_REFUSED, Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
         (Meaning(AnswerKind.READ, Answer(201), value=4711), "error", 1, _CREATED),
@@ -395,7 +391,7 @@ _CREATED = "accepted an empty event and created event 4711: delete it by hand"
         (Meaning(AnswerKind.LOST, Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
     ],
 )
-def test_a_probe_is_told_for_what_it_proves(probe: Meaning | None, severity: str, exit_code: int, says: str) -> None:
+def test_a_probe_is_told_for_what_it_proves(probe: Meaning, severity: str, exit_code: int, says: str) -> None:
     finding = _scopes(probe)
     assert (finding.severity, finding.ok, finding.exit_code) == (severity, severity != "error", exit_code)
     assert says in finding.told

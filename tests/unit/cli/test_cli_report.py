@@ -155,15 +155,6 @@ def test_many_rows_are_folded_and_the_same_problem_is_told_once(desk: Desk) -> N
     assert desk.told("report", "town-hall")["stopped_by"] == ["rejected"]
 
 
-def test_a_text_that_no_page_can_show_is_shown_by_its_signs(desk: Desk) -> None:
-    desk.source([*ROWS, "9,Bell\x07 \u202etxet,2030-05-01,19:30,,poe\x01try"])
-    with desk.service():
-        desk.sync("--accept", "rejected")
-    text, page = page_of(desk)
-    assert "poe␁try" in page.words["mend"]
-    assert not re.search(r"[\x00-\x08\x0b-\x1f]", text)
-
-
 def lines(count: int) -> Iterator[Line]:
     points = (Point("x" * 1_000),)
     return (Line(at=f"events.csv:{number}", name="A row", is_new=True, points=points) for number in range(count))

@@ -1,4 +1,4 @@
-"""The command line over sheets and orgs: look-alikes on this machine, credentials from the environment alone."""
+"""The command line over sheets, orgs and the web: look-alikes on this machine, credentials from the environment alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import yaml
 from lookalikes.demo import FEEDS, SHEET_ID, Places, running_places
 from lookalikes.salesforce_org import SObject
 from lookalikes.sheets_book import Cell
-from unit.cli.conftest import Desk
+from lookalikes.web_files import untold, web_server
+from unit.cli.conftest import HEADER, MAPPING, Desk
 
 
 @pytest.fixture
@@ -190,3 +191,21 @@ def test_an_object_is_drafted_by_the_fields_that_its_org_describes(desk: Desk, p
     assert (feed["event"]["locationName"]["from"], feed["let"]["starts"]["from"]) == ("Venue__r.Name", "Start__c")
     for wrong, told in (("salesforce:", "salesforce:Campaign"), ("salesforce:Sesion__c", "did you mean Session__c?")):
         desk.run("init", wrong).assert_told(2, told)
+
+
+def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_taken_for_the_whole_file(desk: Desk) -> None:
+    rows = [f"{number},Evening {number},2030-05-01,19:30,,concert" for number in range(32)]
+
+    def answered(count: int, end: str = "\n", *words: str) -> Any:
+        web.instead = untold(("\n".join([HEADER, *rows[:count]]) + end).encode())
+        return desk.run("run", "town-hall", "--no-dagster", *words, "--json")
+
+    with web_server() as web, desk.service():
+        desk.mapping(MAPPING.replace("../events.csv", web.address("/agenda.csv")))
+        assert answered(32).code == 0
+        short = answered(5)
+        short.assert_told(6, "it may have been cut off", "--accept shrink")
+        assert (short.run["outcome"], answered(31, "\n31,Eve").run["outcome"]) == ("paused", "paused")
+        again = answered(32).run
+        assert (again["exit_code"], again["read"]["unchanged"], again["vanished"]) == (0, 32, 0)
+        assert answered(5, "\n", "--accept", "shrink").code == 0

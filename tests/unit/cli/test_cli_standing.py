@@ -19,6 +19,11 @@ from state.ledger.ledger import Ledger
 from state.opening import open_database
 from state.queries import LedgerQueries
 
+RECURRING = (
+    "online only\\n  - cancelled: {column: TITLE, equals: 'off'}\\n"
+    """  - recur: {from: {from: DAY, do: [{date: "%Y-%m-%d"}]}, until: "2030-05-06", weekdays: [SA, MO, WE]}"""
+)
+"""In the first week of May 2030 a Wednesday, a Saturday and a Monday."""
 STORIES = told_in(
     """
 # rows that the service has refused redden every run until a person decides
@@ -190,6 +195,28 @@ rows --state blocked => {rows: [{hint: …channel 105}, {row_key: '5'}, {row_key
 allow members-only
 run => 0
 titles => Hamlet, Jazz, Othello
+# deliveries are read once each, and none of their rows vanishes
+mapping ../events.csv -> ../in/town-*.csv\\n  files: new
+file in/town-1.csv HEADER\\n1,Jazz,2030-05-01,19:30,,concert\\n5,Hamlet,2030-05-03,20:00,,play\\n
+run => 0
+file in/town-2.csv HEADER\\n6,Othello,2030-05-04,20:00,,play\\n
+run => 0 | {runs: [{read: {read: 1, new: 1}}]}
+delete in/town-1.csv
+run => 0 | {runs: [{read: {read: 0}, vanished: 0}]}
+titles => Hamlet, Jazz, Othello
+# days of a row are picked, delivered once and listed when their row goes
+mapping online only -> RECURRING
+edit day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]} -> day: $day
+run --keys 5|2030-05-04 => 0 | {runs: [{read: {new: 1}}]}
+rows --state delivered => {rows: [{row_key: '5|2030-05-04'}]}
+run --stage-only => 0
+run --keys 1,6|2030-05-06 => 0 | {runs: [{read: {read: 2, expanded: 2}, publish: {delivered: 4}}]}
+titles => Hamlet, Jazz, Jazz, Jazz, Othello
+run => 0
+titles => Hamlet, Hamlet, Jazz, Jazz, Jazz, Othello, Othello
+source 1,off,2030-05-01,19:30,,concert / 6
+run => 0
+diff => {counts: {vanished: 2, 'cancelled at the source': 3}}
 # a sound state DB is called so and what is wrong is listed with its row
 run
 state verify => 0 | no findings
@@ -254,7 +281,9 @@ env EVENTSYNC_NAMESPACE other
 run --stage-only
 tables move_feeds other https://new.example
 state rename --service SERVICE https://new.example => 2 | knows rows at https://new.example already
-""".replace("EVENINGS", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)))
+""".replace("HEADER", HEADER)
+    .replace("RECURRING", RECURRING)
+    .replace("EVENINGS", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)))
 )
 
 

@@ -22,12 +22,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from rich.console import Console
 
 from connectors.rate_limit import RateReport
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
 from pipelines.cli.output.console import Output, publish_line, read_line
-from pipelines.cli.output.drawing import drawn_table
 from pipelines.cli.rows import CsvRow, safe_cell, write_csv
 from pipelines.cli.run_report import RunReport, pace_line, show_accounts
 from pipelines.run.publish import pace_numbers
@@ -258,14 +256,6 @@ def test_a_run_that_sends_nothing_has_no_empty_line_where_its_pace_would_stand()
     report = RunReport("town-hall", "1", "done", 0, "", "", publish={"new": 0}, pace=NOTHING_SENT)
     show_accounts(Output(stdout=out), report)
     assert out.getvalue().splitlines() == ["town-hall: done (run 1)", "  new 0"]
-
-
-def test_of_rows_told_as_paragraphs_only_the_title_is_bold() -> None:
-    console = Console(width=40, file=io.StringIO())
-    told = drawn_table("town-hall: refused", [{"state": "refused", "problem": "too long: " + "x" * 60}], console)
-    assert "".join(char for place, char in enumerate(str(told)) if told.get_style_at_offset(console, place).bold).strip() == (
-        "town-hall: refused"
-    )
 
 
 def test_a_read_and_a_publish_are_equations_and_one_that_does_not_hold_says_so() -> None:

@@ -150,12 +150,6 @@ def test_notes_beside_the_table_reject_their_row_unless_the_mapping_says_cut(tmp
     assert rows_of(tmp_path, kind="xlsx", path="a.xlsx", long_rows="cut")[0].problems == ()
 
 
-def test_an_old_workbook_and_an_archive_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "a.xlsx").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
-    with pytest.raises(BadSourceError, match=r"an old \.xls workbook, or one with a password"):
-        rows_of(tmp_path, kind="xlsx", path="a.xlsx")
-
-
 def test_the_day_that_only_spreadsheets_know_is_no_date() -> None:
     texts = CellTexts((), (number_format("yyyy-mm-dd"),), calendar="1900")
     assert [texts.text("n", 0, raw) for raw in ("59", "61")] == ["1900-02-28", "1900-03-01"]

@@ -37,13 +37,8 @@ def test_channels_come_in_the_full_envelope_in_pages_and_without_those_of_other_
     page = bench.get("channels", page=2, limit=3).json()
     assert [doc["slug"] for doc in page.pop("docs")] == ["kids-workshops"]
     assert page == {"page": 2, "limit": 3, "totalDocs": 4, "totalPages": 2, "hasNextPage": False, "hasPrevPage": True}
-    beyond = bench.get("channels", page=9)
-    assert (beyond.status_code, beyond.json()["docs"]) == (200, [])
-
-
-@pytest.mark.parametrize("route", ["channels", "events"])
-def test_the_limit_is_capped_at_100(bench: Bench, route: str) -> None:
-    assert bench.get(route, limit=500).json()["limit"] == 100
+    beyond = bench.get("channels", page=9, limit=500)
+    assert (beyond.status_code, beyond.json()["docs"], beyond.json()["limit"]) == (200, [], 100)
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=ten", "page=0", "page=1.5", "page=", "page=٣"])
@@ -59,15 +54,6 @@ def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, ev
     page = bench.get("events", limit=2).json()
     assert [doc["title"] for doc in page.pop("docs")] == ["three", "two"]
     assert page == {"totalDocs": 3, "limit": 2, "page": 1}
-
-
-def test_event_items_may_be_whole_events_or_ids_alone(open_bench: Open, event: Event) -> None:
-    bench = open_bench("event_items=full")
-    created = bench.create(event | {"note": "kept"}).json()["doc"]
-    first = bench.get("events").json()["docs"][0]
-    assert first.items() >= (event | {"note": "kept", "id": created["id"]}).items()
-    bench.switch(event_items="id")
-    assert bench.get("events").json()["docs"] == [{"id": created["id"]}]
 
 
 def test_what_does_not_exist_is_refused_in_the_error_envelope(bench: Bench) -> None:

@@ -9,12 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from integration.desk import Said
-from unit.cli.conftest import called
-
-from sandbox.server import running
-from sandbox.switches import Switches
+from unit.cli.conftest import Desk, called
 
 HOSTILE = "O\x1b[35md\x1b]0;title\x07e\x9b35m\r\b\x7f\u202eevil\u2066"
 COLUMN = "GEN\x1b[35mRE\x9b\u202e"
@@ -125,9 +121,7 @@ def _write(folder: Path, rows: list[dict[str, str]]) -> None:
 
 def _printed(folder: Path) -> Iterator[tuple[tuple[str, str], Said]]:
     """What each command prints in each manner, once the feed was run with the rows before and after."""
-    for name in ("in", "feeds"):
-        (folder / name).mkdir()
-    (folder / "feeds" / "town.yaml").write_text(MAPPING, "utf-8")
+    (folder / "in").mkdir()
     (folder / "feeds" / "broken\udce9.yaml").write_text(BROKEN, "utf-8")
     for rows in (BEFORE, AFTER):
         _write(folder, rows)
@@ -139,26 +133,20 @@ def _printed(folder: Path) -> Iterator[tuple[tuple[str, str], Said]]:
 
 
 def test_nothing_that_is_printed_or_exported_holds_what_a_terminal_obeys_and_hostile_text_can_still_be_recognised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    here = {
-        "EVENTSYNC_FEEDS": "feeds",
-        "EVENTSYNC_FILES": ".",
-        "EVENTSYNC_STATE_URL": "sqlite:///state.db",
-        "DAGSTER_HOME": str(tmp_path / "dagster"),
-    }
-    with running(None, Switches(), "sk-test") as service:
-        there = {"EVENT_API_BASE_URL": service.base_url, "EVENT_API_KEY": "sk-test", "TERM": "xterm-256color"}
-        for name, value in (here | there).items():
-            monkeypatch.setenv(name, value)
-        said = dict(_printed(tmp_path))
+    desk.mapping(MAPPING)
+    desk.monkeypatch.setenv("TERM", "xterm-256color")
+    with desk.service():
+        said = dict(_printed(desk.folder))
     harmful = {which: HARMFUL.findall(OWN_STYLES.sub("", one.out)) + HARMFUL.findall(one.err) for which, one in said.items()}
     assert {which: found for which, found in harmful.items() if found} == {}
     assert {which: one.code for which, one in said.items() if one.code not in CODES.get(which[0], {0})} == {}
     assert [which for which, one in said.items() if "Traceback" in one.err] == []
 
-    exported = {name: (tmp_path / name).read_bytes().decode("utf-8").replace("\r\n", "\n") for name in ("rows.csv", "page.html")}
+    exported = {
+        name: (desk.folder / name).read_bytes().decode("utf-8").replace("\r\n", "\n") for name in ("rows.csv", "page.html")
+    }
     assert [name for name, text in exported.items() if HARMFUL.search(text)] == []
     names = ("rows rejected", "diff", "preview", "explain", "run", "check of a broken file")
     shown = exported | {name: said[name, "piped"].out + said[name, "piped"].err for name in names}

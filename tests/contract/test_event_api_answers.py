@@ -291,12 +291,6 @@ def test_what_concerns_everyone_stops_the_route_for_everyone(stopper: httpx.Resp
     assert all(isinstance(verdict, Postponed) and verdict.attempts == (not number) for number, verdict in enumerate(verdicts))
 
 
-def test_a_blocked_channel_and_a_refused_row_leave_the_route_open() -> None:
-    service = Service([told(403, "forbidden"), told(400, "invalid_request"), CONFLICT, created()])
-    verdicts = deliver(service, *(intent(number=number) for number in range(4)))
-    assert [type(verdict) for verdict in verdicts] == [Blocked, Refusal, Conflict, Receipt]
-
-
 @pytest.mark.parametrize(("status", "verdict"), [(413, Refusal), (400, Refusal), (404, Uncertain), (403, Uncertain)])
 def test_once_acquainted_a_proxys_page_is_no_other_host(status: int, verdict: type[Verdict]) -> None:
     verdicts = deliver(Service([created(), page(status)]), intent(number=1), intent(number=2))

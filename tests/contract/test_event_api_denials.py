@@ -9,12 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.connectors_api.wired import Handler, Service, ask, created, deliver, intent, told
+from unit.connectors_api.wired import Handler, ask, created, told
 from unit.state.world import World, row
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
-from mappings.delivery import Postponed, Receipt
 from mappings.errors import SyncError
 from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
@@ -179,10 +178,3 @@ def test_other_channels_are_served_however_many_rows_of_a_barred_one_stand_befor
     assert f"channel {BARRED}" in str(cause)
     assert asked.count(FREE) == free
     assert asked.count(BARRED) <= 4
-
-
-def test_a_barred_row_is_postponed_and_costs_one_request_for_its_channel() -> None:
-    service = Service([told(403, "insufficient_scope"), created()])
-    verdicts = deliver(service, *(replace(intent(number=n), channel_id=BARRED) for n in (1, 2)), intent(number=3))
-    assert [(type(verdict), verdict.attempts) for verdict in verdicts] == [(Postponed, 1), (Postponed, 0), (Receipt, 1)]
-    assert len(service.requests) == 2

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
-from unit.connectors_api.wired import SECRET, Scripted, Service, answers_to, ask, intent, page, told
+from unit.connectors_api.wired import SECRET, Scripted, Service, ask, intent, page, told
 
 from connectors.errors import BaseUrlError, CertificateError, KeyFormatError, ProxyAddressError
 from connectors.event_api.answers import AnswerKind, HttpAnswer
@@ -314,12 +314,6 @@ def test_the_key_is_in_no_verdict_error_or_log(says: list[Scripted], caplog: pyt
     texts.append(repr(open_http("https://events.example.org", SecretStr(SECRET))))
     spellings = {SECRET, SECRET[-5:], quote(SECRET), b64encode(SECRET.encode())[:-4].decode(), SECRET.encode().hex()}
     assert not [text for text in [*texts, caplog.text] if any(one in text for one in spellings)]
-
-
-def test_a_refused_key_is_named_by_its_last_four_characters() -> None:
-    verdict, _ = answers_to(told(401, "invalid_api_key"))
-    assert isinstance(verdict, Postponed)
-    assert ("…last" in str(verdict.cause), SECRET[-5:] in str(verdict.cause)) == (True, False)
 
 
 @pytest.mark.parametrize("key", ["", "   ", "sk live", "sk\nlive-secret", "sk\r\nx: y", "schlüssel-geheim", "sk_\x00"])

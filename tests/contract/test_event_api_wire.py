@@ -33,7 +33,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning
-from connectors.event_api.transport import LONGEST_BODY, direct_wire, resolve_by_system
+from connectors.event_api.transport import direct_wire, resolve_by_system
 from mappings.delivery import Postponed, Receipt, Refusal, Uncertain, Verdict
 
 HUGE = b" " * (10 << 20) + DOCUMENT
@@ -186,23 +186,6 @@ def test_no_request_is_repeated_behind_our_back(breakage: Behaviour, is_kept_ali
     assert all(isinstance(verdict, Receipt) for verdict in before)
     assert isinstance(last, Uncertain)
     assert (last.attempts, len(seen.requests), seen.connections) == (1, 1 + is_kept_alive, 1)
-
-
-def test_a_connection_closed_while_idle_is_not_used_again() -> None:
-    verdicts, seen = delivered(says(CREATED, goes_on=False), creates, rows=2, rest_s=0.05, attempts=1)
-    assert ([type(verdict) for verdict in verdicts], seen.connections) == ([Receipt, Receipt], 2)
-
-
-def test_an_endless_answer_is_read_up_to_a_bound() -> None:
-    endless = drips(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536, gap_s=0)
-
-    async def main() -> object:
-        async with server(endless) as (url, _), opened(url) as http:
-            return await http.exchange(http.request("GET", http.url("/channels")))
-
-    answer = run(main)
-    assert isinstance(answer, HttpAnswer)
-    assert len(answer.body) == LONGEST_BODY
 
 
 def test_a_cancelled_delivery_leaves_the_client_usable() -> None:

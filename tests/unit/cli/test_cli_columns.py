@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from unit.cli.conftest import GOOD, HEADER, MAPPING, ROWS, Decider, Desk
 
@@ -66,14 +63,3 @@ def test_a_column_of_a_lookup_file_means_one_column(desk: Desk, table: str, code
 def test_an_example_cannot_have_two_columns_for_a_name(desk: Desk) -> None:
     desk.mapping(MAPPING.replace('{ID: "1", TITLE: Jazz', '{ID: "1", TITLE: Jazz, Title: Other'))
     desk.run("check").assert_told(2, 'example 1: expected one column "TITLE", got 2 that answer to this name: "TITLE", "Title"')
-
-
-def test_a_draft_from_a_file_with_a_repeated_header_runs_and_says_so(desk: Desk) -> None:
-    (desk.folder / "town.csv").write_text(
-        "id,title,title,date,time\n1,Note A,Jazz night,2030-05-01,19:30\n2,Note B,Blues night,2030-05-02,20:00\n", "utf-8"
-    )
-    said = desk.run("init", "town.csv", "--feed", "drafted", "--zone", "Europe/Lisbon", "--json", code=0).document
-    guesses: list[dict[str, Any]] = [one for one in said["guesses"] if one["about"] == "columns"]
-    assert [(one["column"], one["surety"]) for one in guesses] == [("title#1, title#2", "unsure")]
-    assert '"title#1"' in (desk.folder / "feeds" / "drafted.yaml").read_text("utf-8")
-    assert json.dumps(desk.told("preview", "drafted")["account"]["rejected"]) == "0"

@@ -584,12 +584,6 @@ def test_times_are_read_as_korean_files_and_access_write_them(desk: Desk, name: 
     assert starts(desk) == times
 
 
-def test_days_are_read_with_a_time_behind_am_or_pm(desk: Desk) -> None:
-    rows = ("1,음악회,2030-05-03 오후 7:30:00", "2,강연,2030-05-14 오전 10:30:00")
-    drafted(desk, written(desk, "korean.csv", "\n".join(["번호,행사명,일시", *rows])), "--zone", "Asia/Seoul")
-    assert starts(desk) == ["19:30", "10:30"]
-
-
 def test_days_that_are_written_as_midnights_leave_the_time_to_its_own_column(desk: Desk) -> None:
     rows = ("1,Jazz,2030-05-03T00:00:00.000Z,19:30", "2,Fado,2030-05-14T00:00:00.000Z,")
     drafted(desk, agenda(desk, *rows, header="id,title,date,time"), "--zone", "America/New_York")
@@ -617,6 +611,8 @@ def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejecte
         ("date,الوقت", ["2030-05-03,7:30 م", "2030-05-04,10:00 ص"], ["rejected"] * 2, "unsure"),
         ("EventDate,StartTime", ["2030-05-03,2000-01-01 19:30:00", "2030-05-04,2000-01-01 20:00:00"], ["19:30", "20:00"], "sure"),
         ("date,from,to", ["2030-05-03,19:30,24:00", "2030-05-04,20:00,22:00"], ["19:30 to 00:00", "20:00 to 22:00"], "sure"),
+        ("일시", ["2030-05-03 오후 7:30:00", "2030-05-14 오전 10:30:00"], ["19:30", "10:30"], ""),
+        ("date,time,duration", ["2030-05-03,19:30,90 min", "2030-05-04,20:00,"], ["19:30 to 21:00", "20:00"], "sure"),
         ("date,from", ["2030-05-03,7:30", "2030-05-04,8:00"], ["07:30", "08:00"], "likely"),
         (
             "days,title,시작일,날짜/시간",
@@ -632,12 +628,6 @@ def test_a_time_is_read_or_its_row_rejected(desk: Desk, header: str, cells: list
     assert starts(desk) == times
     clock = [one["surety"] for one in said["guesses"] if one["about"] == "startAt"][1:]
     assert clock == [surety] * bool(surety)
-
-
-def test_an_event_without_a_length_has_no_end(desk: Desk) -> None:
-    rows = ("1,Jazz,2030-05-03,19:30,90 min", "2,Ball,2030-05-04,20:00,")
-    drafted(desk, agenda(desk, *rows, header="id,title,date,time,duration"), "--zone", "Europe/Berlin")
-    assert starts(desk) == ["19:30 to 21:00", "20:00"]
 
 
 @pytest.mark.parametrize(

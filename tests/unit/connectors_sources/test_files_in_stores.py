@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from fsspec.config import conf
 from lookalikes.bucket_files import Bucket, bucket_server
 from lookalikes.sftp_files import Sftp, sftp_server
-from unit.connectors_sources.reading import Waits, assert_untold, far_source, read_far
+from unit.connectors_sources.reading import assert_untold, far_source, read_far
 
 from connectors.sources.contract import SourceRefusedError, SourceUnavailableError
 from mappings.errors import SyncError
@@ -43,14 +42,6 @@ def test_a_folder_that_is_not_there_is_refused_and_an_empty_one_as_well(sftp: Sf
         read_far(sftp.address("/out/*.csv"))
     with pytest.raises(SourceRefusedError, match="no file matches"):
         read_far(sftp.address("/in/*.csv"))
-
-
-def test_a_file_still_being_written_is_waited_for_and_told(sftp: Sftp) -> None:
-    (sftp.root / "in" / "agenda.csv").write_text("id\n1\n")
-    os.utime(sftp.root / "in" / "agenda.csv", (1_799_999_990, 1_799_999_990))
-    waits = Waits()
-    assert len(read_far(sftp.address("/in/agenda.csv"), waits=waits, settle="30s")[0]) == 1
-    assert waits.slept == [30.0]
 
 
 @pytest.mark.parametrize("user", ["partner:wr0ng-word", "stranger:wr0ng-word"])

@@ -23,12 +23,6 @@ def archive(members: dict[str, bytes | str], how: int = zipfile.ZIP_DEFLATED) ->
     return packed.getvalue()
 
 
-def test_a_file_of_an_archive_is_meant_by_a_pattern(tmp_path: Path) -> None:
-    content = archive({"export/events.csv": "id\n1\n", "export/venues.csv": "id\n2\n"})
-    rows = read(tmp_path, content, member="*/events.csv")
-    assert [str(row.location) for row in rows] == ["events.file/export/events.csv:2"]
-
-
 @pytest.mark.parametrize(
     ("member", "said"),
     [

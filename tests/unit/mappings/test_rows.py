@@ -377,12 +377,6 @@ def test_a_group_may_recur_and_each_event_of_a_row_that_is_called_off_is(build: 
     assert outcomes[2].part.silence is not None
 
 
-def test_a_row_that_is_called_off_is_left_out_under_its_key_and_its_label(mapper: Mapper) -> None:
-    cancelling = mapper(top="rows:\n  - cancelled: {column: STATE, in: [cancelled, off]}\n")
-    (outcome,) = cancelling.over(rows({"STATE": "off", "TITLE": ""}))
-    assert outcome == Skipped(outcome.location, "cancelled", RowKey("1"), is_cancelled=True)
-
-
 @pytest.mark.parametrize(("severity", "status"), [("reject", None), ("warn", "published"), ("draft", "draft")])
 def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
     severity: str, status: str | None, mapper: Mapper

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from postgres import Postgres, postgres_server
 
 if TYPE_CHECKING:
     from integration.desk import WarmStart
+    from unit.state.world import World
 
 OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
@@ -110,3 +112,13 @@ def warm() -> Iterator[WarmStart]:
 
     with closing(WarmStart()) as started:
         yield started
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A feed's small world in a state DB of its own."""
+    from unit.state.world import World  # noqa: PLC0415  # likewise
+
+    made = World(tmp_path / "state.db")
+    yield made
+    made.engine.dispose()

@@ -6,10 +6,9 @@ Also what bounds a row's retries: the budget, the service's memory of keys, a 40
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -350,13 +349,6 @@ def test_an_attempt_that_never_ends_is_uncertain_and_a_wait_beyond_the_budget_is
     verdict, took_s = ask(Service([told(409, "conflict", headers={"retry-after": str(wait_s)})]), timed)
     assert isinstance(verdict, Uncertain)
     assert ends_after_s < took_s <= ends_by_s
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state.db")
-    yield made
-    made.engine.dispose()
 
 
 def test_rows_whose_first_answers_were_lost_wait_for_their_409_side_by_side(world: World) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,13 +22,6 @@ from state.ledger.decisions import Decisions, Retried
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = [*(denial[:2] for denial in DENIALS.values()), (403, "forbidden"), (404, "not_found")]
 STORED_FAILURE = "stored this failure under the row's key and repeats it; the event may exist: a person decides"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state.db")
-    yield made
-    made.engine.dispose()
 
 
 @dataclass

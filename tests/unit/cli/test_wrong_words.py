@@ -100,6 +100,7 @@ def test_a_broken_file_is_named_with_its_line_and_every_other_feed_goes_on(desk:
     assert ran.document["broken"] == listed["broken"]
     for verb in ("preview broken-one", "explain broken-one 1", "run broken-one --dry-run"):
         desk.run(*verb.split()).assert_told(2, f"broken.yaml:{line}:", message)
+        assert desk.run(*verb.split(), "--json").document["error"]["problems"][0]["line"] == line
 
 
 def test_a_link_that_leads_to_itself_among_the_feeds_harms_no_other_file(desk: Desk) -> None:

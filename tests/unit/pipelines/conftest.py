@@ -1,4 +1,4 @@
-"""A state DB of its own for each test: the bare database, and a feed's small world on it."""
+"""A state DB of its own for each test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from empty_books import lay_out
 from sqlalchemy import Engine
-from unit.state.world import World
 
 from state.opening import open_database
 
@@ -18,10 +17,3 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     opened = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     yield opened
     opened.dispose()
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state.db")
-    yield made
-    made.engine.dispose()

@@ -56,6 +56,8 @@ STATE_PATIENCE_S = 30.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 5.0
 _POLL_S = 0.25
 """Interval at which a stopping drain looks for rows that wait for another attempt."""
+_WAITING_SHARE = 4
+"""One row waits for a slot for so many slots."""
 _QUIET_PASSES = 2
 """Passes of the event loop that an answer needs from the socket to the drain."""
 _TURNED_AWAY_S = 1.3
@@ -341,7 +343,10 @@ class Drain:
     def _settle_and_send(self) -> bool:
         settled, api = list(self._answered), self._api
         self.cause = self.cause or (api.stopped if api else None)
-        slots = min(self.in_flight, api.limiter.concurrency.room) if api else self.in_flight
+        slots = self.in_flight
+        if api:  # some rows wait for a slot of the client, so that none stays empty while its last row is settled (budget 6)
+            slots = min(slots, api.limiter.concurrency.room)
+            slots += slots // _WAITING_SHARE
         if self.systemic.is_cautious or (api and api.circuit.is_open):
             slots = min(1, slots)
         # Rows that wait before they repeat a request after a 409 need no slot.

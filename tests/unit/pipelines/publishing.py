@@ -12,6 +12,7 @@ from unit.connectors_api.wired import HandlerWire, api_over
 from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now
 
+from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import ImageFetcher
 from connectors.retry import RetryPolicy
@@ -41,6 +42,7 @@ def published(world: World, service: Wire, *, in_flight: int = 4, attempts: int 
     @asynccontextmanager
     async def open_api(_passage: object) -> AsyncIterator[EventApi]:
         api, http = api_over(service, policy=RetryPolicy(attempts=attempts))
+        api.limiter.concurrency = ConcurrencyLimit(in_flight)
         async with http:
             yield api
 

@@ -76,6 +76,25 @@ def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: W
     assert len(keys) == len(set(keys)) == outbox.account().delivered == 40
 
 
+def test_no_slot_stays_empty_while_its_last_row_is_settled(world: World) -> None:
+    _staged(world, 40)
+    under_way, sent, most, ahead = 0, count(1), set[int](), set[int]()
+
+    async def service(_request: httpx.Request) -> httpx.Response:
+        nonlocal under_way
+        under_way += 1
+        number, entries = next(sent), world.rows()
+        assert sum(entry.attempts > 0 for entry in entries) >= number, "every request is on record before it leaves"
+        most.add(under_way)
+        ahead.add(number - sum(entry.state == "delivered" for entry in entries))
+        await asyncio.sleep(number % 3 / 1000)
+        under_way -= 1
+        return created(next(IDS))
+
+    assert published(world, service, in_flight=4) is None
+    assert (max(most), max(ahead)) == (4, 5)
+
+
 def test_no_answer_waits_for_one_that_the_service_has_not_given(world: World) -> None:
     groups: list[list[str]] = []
     others_are_settled = asyncio.Event()

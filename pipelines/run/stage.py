@@ -6,7 +6,6 @@ unchanged source saves reading its rows again. Independent of Dagster and the en
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 from collections import Counter
@@ -363,9 +362,6 @@ def _read(job: StageJob, snapshot: FileSnapshot | None, fingerprint: SourceFinge
             digests_of=known_stamp if uses_digests else None,
         )
         if uses_digests and known_stamp:
-            # Otherwise the garbage collector scans the whole program every few chunks of rows (budget 2).
-            gc.freeze()
-            stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
         outcomes: Iterable[RowOutcome] = job.mapper.over(window.rows(reading.rows) if window else reading.rows)
         outcomes = window.outcomes(outcomes) if window else outcomes

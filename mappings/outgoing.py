@@ -60,9 +60,6 @@ def _either(one: Outgoing, other: Outgoing) -> Outgoing:
     )
 
 
-_LEAVE_OUT = frozenset({"equals", "among", "contains"})
-
-
 def _without(found: Outgoing, test: spec.Test) -> Outgoing:
     """Return a value's description without the values whose rows a `skip` rule leaves out; `contains` tests a list."""
     kept = found.item if test.contains else found
@@ -98,7 +95,7 @@ class _Reading:
         for rule in mapping.rows:
             if isinstance(rule, Skip):
                 for one in rule.skip.any if isinstance(rule.skip, spec.Any) else (rule.skip,):
-                    if isinstance(one, spec.Test) and one.value and one.tests[0] in _LEAVE_OUT and len(one.tests) == 1:
+                    if isinstance(one, spec.Test) and one.value and one.tests[0] in spec.TEXT_TESTS and len(one.tests) == 1:
                         self._left_out[one.value[1:]].append(one)
 
     def object(self, tree: Mapping[str, Any], path: str) -> Outgoing:

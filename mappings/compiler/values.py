@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -127,14 +127,7 @@ def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc
             return lambda value, _row: finds(short_enough(_as_text(value)))
         case "contains":
             parts = tuple(map(same, wanted))
-
-            def contains(value: Any, _row: RowState) -> bool:
-                if isinstance(value, list):
-                    return any(same(_as_text(item)) in parts for item in value)
-                text = same(_as_text(value))
-                return any(part in text for part in parts)
-
-            return contains
+            return lambda value, _row: _contains(value, parts, same)
         case "state":
             is_missing = wanted == "missing"
             return lambda value, _row: is_empty(value) is is_missing
@@ -146,6 +139,14 @@ def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc
         case "less" | "greater":
             bound, compare = _as_number(wanted), operator.lt if name == "less" else operator.gt
             return lambda value, _row: not is_empty(value) and compare(_as_number(value), bound)
+
+
+def _contains(value: Any, parts: Collection[str], same: Callable[[str], str]) -> bool:
+    """Return whether a list has one of the items, or a text one of the parts."""
+    if isinstance(value, list):
+        return any(same(_as_text(item)) in parts for item in value)
+    text = same(_as_text(value))
+    return any(part in text for part in parts)
 
 
 def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> Getter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
-from mappings.lookup_table import Ignorable
+from mappings.lookup_table import Ignorable, normaliser
 from mappings.positions import Loc
 from mappings.steps import dates, durations, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
@@ -65,6 +65,8 @@ else:
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
 """The tests of a condition, by their field names."""
 _FIELDS: tuple[TestName, ...] = get_args(TestName)
+TEXT_TESTS: Mapping[TestName, str] = {"equals": "equals", "among": "in", "contains": "contains"}
+"""The tests that compare texts, as a mapping file spells them."""
 
 
 class Test(Strict):
@@ -82,7 +84,7 @@ class Test(Strict):
     """It is one of these texts."""
     matches: Pattern | None = None
     """This regular expression (RE2) matches somewhere in it."""
-    contains: Texts | None = None
+    contains: Texts | None = Field(default=None, min_length=1)
     """It contains one of these texts (or the list has that item)."""
     state: Literal["present", "missing"] | None = Field(default=None, alias="is")
     """It is present, or it is missing (empty)."""
@@ -94,8 +96,9 @@ class Test(Strict):
     """It is less than this number."""
     greater: PlainNumber | None = None
     """It is greater than this number."""
-    ignore: Ignored = ()
-    """Differences that are ignored by equals, in and contains; case also by matches."""
+    ignore: Ignored = Field(
+        default=(), description=f"Differences that are ignored by {', '.join(TEXT_TESTS.values())}; case also by matches."
+    )
 
     @property
     def tests(self) -> tuple[TestName, ...]:
@@ -112,11 +115,14 @@ class Test(Strict):
         if not self.tests:
             spelt = (type(self).model_fields[name].alias or name for name in _FIELDS)
             raise mistake("a condition needs a test", f"one of {', '.join(spelt)}")
-        if self.ignore and self.equals is None and self.among is None and self.contains is None:
+        for part in self.contains or ():
+            if not normaliser(self.ignore)(part):
+                message = f'contains "{part}" is true of every row: nothing of the text is left to compare'
+                raise mistake(message, "write the text to look for, or is: present for any text")
+        if self.ignore and TEXT_TESTS.keys().isdisjoint(self.tests):
             if self.matches is None:
-                raise mistake(
-                    "ignore never applies: nothing is compared as a text", "use it with equals, in, contains or matches"
-                )
+                hint = f"use it with {', '.join(TEXT_TESTS.values())} or matches"
+                raise mistake("ignore never applies: nothing is compared as a text", hint)
             if set(self.ignore) - {"case"}:
                 raise mistake(
                     "a pattern can ignore case only", "write ignore: [case], or write the characters into the pattern: [eé]"

@@ -171,6 +171,9 @@ rows | [{skipp: {column: A, is: missing}, because: x}] => unknown rule "skipp", 
 rows | [{skip: {column: A}, because: x}] => a condition needs a test | [{window: {horizon: 99999999999d}}] => is not a duration
 rows | [{skip: {column: A, before: 2026-01-01}, because: x}] => a column is text: before and after
 rows | [{skip: {column: T, matches: 'a(?=b)'}, because: x}] => has a look-ahead
+rows | [{skip: {column: X, contains: []}, because: x}] => at least one entry is needed
+rows | [{skip: {column: X, contains: ""}, because: x}] => is true of every row … write the text to look for, or is: present
+rows | [{skip: {column: X, contains: [a, "-"], ignore: punctuation}, because: x}] => contains "-" is true of every row
 rows | [{skip: {column: X, is: present, ignore: [case]}, because: x}] => ignore never applies
 rows | [{skip: {column: X, less: 5, ignore: case}, because: x}] => ignore never applies
 rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a pattern can ignore case only

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import ReasonCode, Refusal, wrong_length
 from mappings.strict import mistake
 from mappings.zones import find_zone
 
@@ -160,8 +160,13 @@ def judge(payload: Mapping[str, Any]) -> list[tuple[str, Refusal]]:
     try:
         _validate(payload)
     except ValidationError as error:
-        return [_refused(problem) for problem in error.errors(include_url=False, include_context=False)]
+        return refusals(error)
     return []
+
+
+def refusals(error: ValidationError) -> list[tuple[str, Refusal]]:
+    """Return what is wrong with a payload, as (path, refusal)."""
+    return [_refused(problem) for problem in error.errors(include_url=False)]
 
 
 def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
@@ -173,6 +178,10 @@ def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
     if problem["type"] == "string_unicode":
         return path, Refusal(ReasonCode.BAD_TEXT, NO_TEXT)
     found = problem["input"] if isinstance(problem["input"], str) else ""
+    if problem["type"] in {"string_too_short", "string_too_long"}:
+        bounds = problem["ctx"]
+        refusal = wrong_length(found, least=bounds.get("min_length", 0), most=bounds.get("max_length"))
+        return path, refusal.about("", found, "")
     code, wanted = _ACCEPTED.get(name, (ReasonCode.NOT_ACCEPTED, ""))
     return path, Refusal(code, f"expected {wanted}" if wanted else problem["msg"], found=found)
 

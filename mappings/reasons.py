@@ -163,6 +163,17 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
         return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step, self.detail, particulars)
 
 
+def wrong_length(text: str, *, least: int = 0, most: int | None = None) -> Refusal:
+    """Return the refusal of a text that has fewer than `least` or more than `most` characters."""
+    is_short = len(text) < least
+    hint = f"{f'at least {least}' if is_short else f'at most {most}'} characters are allowed, and there are {len(text)}"
+    particulars: dict[str, Particular] = {"length": len(text), "least": least}
+    if most is not None:
+        particulars["most"] = most
+    code, detail = (ReasonCode.BAD_TEXT, Detail.TOO_SHORT) if is_short else (ReasonCode.TOO_LONG, None)
+    return Refusal(code, hint, detail=detail, particulars=particulars)
+
+
 class Repair(Refusal):
     """A damaged value that was repaired and is used; its row is counted and shown."""
 

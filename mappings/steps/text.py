@@ -15,7 +15,7 @@ import nh3
 from pydantic import Field
 
 from mappings.lookup_table import INVISIBLE, SPACES, normaliser
-from mappings.reasons import Detail, ReasonCode, Refusal, Repair
+from mappings.reasons import ReasonCode, Refusal, Repair, wrong_length
 from mappings.steps.step import Family, Ignore, Kind, Run, Step, plain_step
 from mappings.strict import Strict, Switch, Text, Texts, mistake
 
@@ -285,15 +285,9 @@ class Length(Step, name="length", family=Family.TEXT):
     bounds: Bounds = Field(alias="length", description="`at_least` and `at_most`, in characters.")
 
     def apply(self, text: str) -> str:
-        if len(text) < self.bounds.at_least:
-            code, wanted, detail = ReasonCode.BAD_TEXT, f"at least {self.bounds.at_least}", Detail.TOO_SHORT
-        elif len(text) > self.bounds.at_most:
-            code, wanted, detail = ReasonCode.TOO_LONG, f"at most {self.bounds.at_most}", None
-        else:
+        if self.bounds.at_least <= len(text) <= self.bounds.at_most:
             return text
-        hint, bounds = f"{wanted} characters are allowed, and there are {len(text)}", self.bounds
-        particulars = {"length": len(text), "least": bounds.at_least, "most": bounds.at_most}
-        raise Refusal(code, hint, detail=detail, particulars=particulars)
+        raise wrong_length(text, least=self.bounds.at_least, most=self.bounds.at_most)
 
 
 @plain_step("html_unescape", Family.MARKUP, refuses=False)

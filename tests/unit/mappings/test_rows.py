@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
+from pydantic import Field, TypeAdapter, ValidationError
 from unit.mappings.conftest import Build, Mapper, Row, cases, cells_of, event_of, mistakes, rejected, said
 
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
 from mappings.errors import ConfigError
-from mappings.event import Directory
+from mappings.event import Directory, refusals
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Silence, Skipped, SourceRow, if_unknown
 from mappings.row_key import RowKey
 from mappings.sentences import Words
@@ -404,6 +405,18 @@ def test_an_event_that_lasts_too_long_is_rejected(build: Build) -> None:
     (reason,) = outcome.reasons
     assert (reason.found, reason.value) == ("2036-07-01T18:00:00+01:00", "3653 days")
     assert reason.hint == "at most 400 days from start to end are allowed"
+
+
+@pytest.mark.parametrize(
+    ("title", "bound"), [("Jazz night", "10 characters; at most 5 are"), ("J", "1 characters; at least 3 are")]
+)
+def test_a_text_of_the_wrong_length_for_the_event_is_refused_with_the_length_that_is_possible(title: str, bound: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(dict[str, Annotated[str, Field(min_length=3, max_length=5)]]).validate_python({"title": title})
+    ((path, refusal),) = refusals(raised.value)
+    reason = refusal.reason(path)
+    assert (path, reason.found) == ("title", title)
+    assert Words("en").problem(reason).startswith(f"This text has {bound}")
 
 
 class Faulty(dict[str, str]):

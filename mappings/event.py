@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
-from typing import Annotated, Any, Literal, Required, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Required, get_args, get_origin
 
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -46,10 +46,26 @@ def _check_zone(name: str) -> str:
     return name
 
 
+class Accepted(NamedTuple):
+    """What the service accepts in a field, in words, and the code of the reason for another value."""
+
+    wanted: str = ""
+    code: ReasonCode = ReasonCode.NOT_ACCEPTED
+
+
+_IS_MOMENT = AfterValidator(_check_moment)
 _Text = Annotated[str, Field(min_length=1)]
-_Moment = Annotated[str, AfterValidator(_check_moment)]
-_ZoneName = Annotated[str, AfterValidator(_check_zone)]
-_Url = Annotated[str, Field(pattern=r"^https?://[!-~]+$")]
+_Moment = Annotated[
+    str,
+    _IS_MOMENT,
+    Accepted("a date and time with its offset, such as 2026-07-01T18:00:00+01:00", ReasonCode.NOT_A_DATE),
+]
+_ZoneName = Annotated[str, AfterValidator(_check_zone), Accepted("an IANA zone such as Europe/Lisbon", ReasonCode.NOT_A_ZONE)]
+_Url = Annotated[
+    str, Field(pattern=r"^https?://[!-~]+$"), Accepted("an address like https://example.org/tickets", ReasonCode.NOT_A_URL)
+]
+_Country = Annotated[str, Field(pattern="^[A-Z]{2}$"), Accepted("two capital letters, such as PT")]
+_Slugs = Annotated[list[_Text], Field(min_length=1), Accepted("a list of at least one slug of the service")]
 
 
 # Dictionaries rather than models: every row is checked, and budget 3 has no room for building models of it.
@@ -63,14 +79,18 @@ class City(TypedDict, total=False):
 
     placeId: Required[Annotated[_Text, Field(title="city")]]
     name: Annotated[_Text | None, Field(title="city")]
-    countryCode: Annotated[str, Field(pattern="^[A-Z]{2}$", title="country")] | None
+    countryCode: Annotated[_Country | None, Field(title="country")]
 
 
 @_open
 class ApproxLocation(TypedDict):
     """The approximate place of an event."""
 
-    city: Annotated[City, Field(title="city")]
+    city: Annotated[
+        City,
+        Field(title="city"),
+        Accepted("an object with a placeId (a text alone belongs in approxLocation.city.placeId)"),
+    ]
 
 
 @_open
@@ -88,25 +108,29 @@ class Event(TypedDict, total=False):
     without one they see the name that the service uses.
     """
 
-    channelId: Required[Annotated[int, Field(title="channel")]]
+    channelId: Required[Annotated[int, Field(title="channel"), Accepted("the id of a channel, a whole number")]]
     title: Required[Annotated[_Text, Field(title="title")]]
     startAt: Required[Annotated[_Moment, Field(title="start")]]
     endAt: Annotated[_Moment | None, Field(title="end")]
     timezone: Required[Annotated[_ZoneName, Field(title="time zone")]]
-    status: Annotated[Literal["draft", "published"] | None, Field(title="status")]
-    classifications: Required[Annotated[list[_Text], Field(min_length=1, title="kind of event")]]
-    approxLocation: Required[Annotated[ApproxLocation, Field(title="place")]]
+    status: Annotated[Literal["draft", "published"] | None, Field(title="status"), Accepted("draft or published")]
+    classifications: Required[Annotated[_Slugs, Field(title="kind of event")]]
+    approxLocation: Required[Annotated[ApproxLocation, Field(title="place"), Accepted("an object with a city")]]
     locationName: Annotated[_Text | None, Field(title="venue")]
-    coverImage: Annotated[int | None, Field(title="picture")]
-    offers: Annotated[list[Offer], Field(min_length=1, title="offers")] | None
+    coverImage: Annotated[int | None, Field(title="picture"), Accepted("the id of an uploaded picture, a whole number")]
+    offers: Annotated[list[Offer], Field(min_length=1, title="offers"), Accepted("a list of at least one offer")] | None
+
+
+_Kind = Literal["text", "moment", "number", "list", "object"]
 
 
 @dataclass(frozen=True, slots=True)
 class EventField:
-    """A field of the payload: its name for people, "" without one, and whether it is an object or a list of objects."""
+    """A field of the payload: its name for people, "" without one; a list of objects is of kind `object`."""
 
     name: str
-    is_object: bool
+    kind: _Kind
+    accepted: Accepted
 
 
 @cache
@@ -120,9 +144,20 @@ def _fields_of(kind: object, before: str) -> Iterator[tuple[str, EventField]]:
         parts = list(_parts_of(hint))
         objects = [part for part in parts if is_typeddict(part)]
         called = next((part.title for part in parts if isinstance(part, FieldInfo) and part.title), "")
-        yield before + name, EventField(called, bool(objects))
+        accepted = next((part for part in parts if isinstance(part, Accepted)), Accepted())
+        yield before + name, EventField(called, _kind_of(parts), accepted)
         for inner in objects:
             yield from _fields_of(inner, f"{before}{name}.")
+
+
+def _kind_of(parts: Sequence[Any]) -> _Kind:
+    if any(map(is_typeddict, parts)):
+        return "object"
+    if any(get_origin(part) is list for part in parts):
+        return "list"
+    if int in parts:
+        return "number"
+    return "moment" if _IS_MOMENT in parts else "text"
 
 
 def _parts_of(hint: object) -> Iterator[Any]:
@@ -137,22 +172,6 @@ _validate = EVENT.validator.validate_python
 NO_TEXT = "the text holds bytes that cannot be decoded"
 REQUIRED_FIELDS = ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation.city.placeId")
 """The fields that every event must have."""
-_A_MOMENT = (ReasonCode.NOT_A_DATE, "a date and time with its offset, such as 2026-07-01T18:00:00+01:00")
-_ACCEPTED: Mapping[str, tuple[ReasonCode, str]] = {
-    "startAt": _A_MOMENT,
-    "endAt": _A_MOMENT,
-    "timezone": (ReasonCode.NOT_A_ZONE, "an IANA zone such as Europe/Lisbon"),
-    "url": (ReasonCode.NOT_A_URL, "an address like https://example.org/tickets"),
-    "countryCode": (ReasonCode.NOT_ACCEPTED, "two capital letters, such as PT"),
-    "status": (ReasonCode.NOT_ACCEPTED, "draft or published"),
-    "channelId": (ReasonCode.NOT_ACCEPTED, "the id of a channel, a whole number"),
-    "coverImage": (ReasonCode.NOT_ACCEPTED, "the id of an uploaded picture, a whole number"),
-    "city": (ReasonCode.NOT_ACCEPTED, "an object with a placeId (a text alone belongs in approxLocation.city.placeId)"),
-    "approxLocation": (ReasonCode.NOT_ACCEPTED, "an object with a city"),
-    "classifications": (ReasonCode.NOT_ACCEPTED, "a list of at least one slug of the service"),
-    "offers": (ReasonCode.NOT_ACCEPTED, "a list of at least one offer"),
-}
-"""The reason's code and the expected value for each field, for refused payloads."""
 
 
 def judge(payload: Mapping[str, Any]) -> list[tuple[str, Refusal]]:
@@ -171,7 +190,6 @@ def refusals(error: ValidationError) -> list[tuple[str, Refusal]]:
 
 def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
     path = spell_path(problem["loc"])
-    name = next((str(part) for part in reversed(problem["loc"]) if isinstance(part, str)), "")
     if problem["type"] == "missing":
         inner = REQUIRED_FIELDS[-1] if path in {"approxLocation", "approxLocation.city"} else path
         return inner, Refusal(ReasonCode.REQUIRED, "the service requires this field")
@@ -182,7 +200,8 @@ def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
         bounds = problem["ctx"]
         refusal = wrong_length(found, least=bounds.get("min_length", 0), most=bounds.get("max_length"))
         return path, refusal.about("", found, "")
-    code, wanted = _ACCEPTED.get(name, (ReasonCode.NOT_ACCEPTED, ""))
+    field = event_fields().get(".".join(part for part in problem["loc"] if isinstance(part, str)))
+    wanted, code = field.accepted if field else Accepted()
     return path, Refusal(code, f"expected {wanted}" if wanted else problem["msg"], found=found)
 
 

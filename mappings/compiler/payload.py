@@ -35,7 +35,7 @@ from mappings.compiler.base import (
     remembered,
 )
 from mappings.compiler.rows import Reach, read_moment
-from mappings.event import NO_TEXT, dump, judge
+from mappings.event import NO_TEXT, dump, event_fields, judge
 from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
@@ -79,7 +79,11 @@ def _settle_list(value: Any) -> Any:
     return settled if settled is None or type(settled) is list else [settled]
 
 
-_SETTLERS = {"channelId": _settle_number, "coverImage": _settle_number, "classifications": _settle_list}
+_SETTLERS = {
+    path: _settle_number if field.kind == "number" else _settle_list
+    for path, field in event_fields().items()
+    if field.kind in {"number", "list"}
+}
 
 
 @dataclass(frozen=True, slots=True)

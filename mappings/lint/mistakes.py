@@ -17,13 +17,12 @@ from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing
 from mappings.positions import Loc, MappingProblem, walk
-from mappings.reasons import ReasonCode, did_you_mean
+from mappings.reasons import Detail, ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource, GoogleSheetsSource
 from mappings.spec.source_words import LINK, NO_LINKS
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
-_CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
 _PLACE = re.compile(r"\[\d+\]")
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _MOST_VALUES = 10_000
@@ -97,14 +96,16 @@ def _gives(name: str, value: object, path: str, tables: Mapping[str, Table]) -> 
 
 
 def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProblem]:
+    field = event_fields().get(_PLACE.sub("", path))
     if isinstance(value, str):
-        yield from _refused(value, path, loc)
+        if field and field.kind in {"text", "number"} and not value.startswith("$"):
+            hints = _refusals(str(value), path, field.kind)
+            yield from (MappingProblem(loc, f'"{value}" is not accepted as {path}', hint) for hint in hints)
     elif isinstance(value, list):
         for position, inner in enumerate(value):
             yield from _bad_constants(inner, f"{path}[{position}]", (*loc, position))
     elif isinstance(value, dict) and not any(marker in value for marker in MARKERS):
-        field = event_fields().get(_PLACE.sub("", path))
-        if field is None or field.is_object:
+        if field is None or field.kind == "object":
             for name, inner in value.items():
                 yield from _bad_constants(inner, f"{path}.{name}" if path else name, (*loc, name))
         elif value and not any(word in value for word in COMPANIONS):
@@ -113,20 +114,16 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProble
             yield MappingProblem((*loc, name), f'unknown value "{name}"', hint)
 
 
-def _refused(text: str, path: str, loc: Loc) -> Iterator[MappingProblem]:
-    """Yield a problem if the service would refuse a constant in a field of the event."""
-    if not text.startswith("$") and _CHECKED.search(path):
-        yield from (MappingProblem(loc, f'"{text}" is not accepted as {path}', hint) for hint in _refusals(str(text), path))
-
-
 @lru_cache(1_000)  # thousands of feeds have the same constants
-def _refusals(text: str, path: str) -> tuple[str, ...]:
-    """Return what the service would accept in place of a constant; empty if it accepts the constant."""
-    event: Any = int(text) if text.isdigit() and path in {"channelId", "coverImage"} else text
+def _refusals(text: str, path: str, kind: str) -> tuple[str, ...]:
+    """Return what the service would accept in place of a constant; empty if it accepts the constant, or none is sent."""
+    event: Any = int(text) if text.isdigit() and kind == "number" else text
     for name, position in reversed(_PART.findall(path)):
         event = [{}] * int(position) + [event] if position else {name: event}
-    required = ReasonCode.REQUIRED
-    return tuple(refusal.hint for field, refusal in judge(event) if field == path and refusal.code is not required)
+    found = [refusal for field, refusal in judge(event) if field == path]
+    return tuple(
+        one.hint for one in found if one.code is not ReasonCode.REQUIRED and (text or one.detail is not Detail.TOO_SHORT)
+    )
 
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {

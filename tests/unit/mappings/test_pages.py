@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from unit.mappings.conftest import Mapper, Row, outcome_of, said
 from unit.shown_feeds import ShownFeed, feeds_shown
 
+from mappings.event import REQUIRED_FIELDS, event_fields
 from mappings.examples import run_examples
 from mappings.outcome import Rejection
 from mappings.spec.values import COMPANIONS, MARKERS, STEPS, From
@@ -56,6 +57,15 @@ EXAMPLES = [pytest.param(feed, id=f"{name}: {feed.title}") for name, feeds in PA
 def test_what_a_page_shows_is_what_becomes_of_the_rows(shown: ShownFeed, tmp_path: Path) -> None:
     assert shown.lines_of(shown.outcomes(tmp_path, FRAME)) == shown.table
     assert run_examples(shown.loaded(tmp_path, FRAME)) == ()
+
+
+def test_the_page_lists_every_field_that_an_event_needs_and_may_have() -> None:
+    page = (DOCS / "mapping.md").read_text("utf-8")
+    listed = re.findall(r"The event needs (.+?)\. It may have (.+?)\. Declare", page, re.DOTALL)
+    needs, may = (set(re.findall(r"`(\w+)", re.sub(r"\(.*?\)", "", names))) for names in listed[0])
+    top = {path.partition(".")[0] for path in event_fields()}
+    required = {path.partition(".")[0] for path in REQUIRED_FIELDS}
+    assert (needs, may) == (required, top - required)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -108,7 +108,7 @@ class Superseded(_Undelivered):
 
 
 class Conflict(_Undelivered):
-    """An answer 409 that our records do not explain; a person decides."""
+    """A taken key that our records do not explain; a person decides."""
 
 
 @dataclass(frozen=True, slots=True)

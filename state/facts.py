@@ -332,7 +332,7 @@ def effect_of(  # noqa: PLR0911 # one arm for each verdict
 
 
 def _superseded(verdict: Superseded, before: Attempts, used: Attempts, *, are_denials_own: bool, is_risked: bool) -> Effect:
-    """Return what an answer leads to that is stored under the key, or a 409.
+    """Return what an answer leads to that is stored under the key, or to a taken key.
 
     It shows that nothing was created only where no request of ours may have created the event, or where a person has taken that
     risk (`is_risked`) and this call has added nothing to it.

@@ -154,6 +154,10 @@ class AnswerKind(Enum):
     """Not sent: the service may have forgotten the key of an earlier attempt that it may have carried out."""
 
 
+KEY_TAKEN = frozenset({AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS})
+"""A 409: an earlier request with the idempotency key was finished, or is being processed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """The interpretation of one answer. `location` of a redirect has no query."""

@@ -4,8 +4,8 @@ An intent is sent repeatedly within the limits of the policy, as the table of an
 
 The circuit breaker stops sending when the service fails, and then probes it with one row at a time. It counts attempts over all
 rows. A **failure** is an attempt with an unknown result: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable
-answer. A **success** is any usable answer, including a refusal, a 409, and a stored failure that the service repeats for the
-row's key, which shows that the service works. A 429 is neither. Each worker has its own breaker.
+answer. A **success** is any usable answer, including a refusal, a taken key, and a stored failure that the service repeats for
+the row's key, which shows that the service works. A 429 is neither. Each worker has its own breaker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 
 from connectors.errors import OutageError
 from connectors.event_api import lists
-from connectors.event_api.answers import AnswerKind, Created, HttpAnswer, Meaning, in_short, interpret, read_created
+from connectors.event_api.answers import KEY_TAKEN, AnswerKind, Created, HttpAnswer, Meaning, in_short, interpret, read_created
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Uploader
 from connectors.event_api.openapi import NoPage, PageBody, fetch_page
@@ -151,13 +151,13 @@ class CircuitBreaker:
 
 
 USED_KEY_ASKS = 4
-"""How many 409 at least to receive before concluding that our earlier attempt will never be confirmed."""
+"""How many answers at least must say that the key is used before we conclude that our earlier attempt will never be confirmed."""
 _SAME_FAILURES = 3
 """How many failures with the same request id count as one stored failure that is repeated."""
 _SHORTEST_ASK_S = 1.0
 """The least time between requests if the service names a time to ask again, as their number is unlimited, in seconds."""
 _LONGEST_ASK_S = 5.0
-"""The most time between requests about an unexplained 409, in seconds."""
+"""The most time between requests about a used key, in seconds."""
 _LONG_AGO_S = 3600.0
 """After this time, in seconds, no request of an earlier run is in flight; its last request may have left after its claim."""
 _UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.UNREADABLE, AnswerKind.REDIRECTED})
@@ -250,7 +250,7 @@ class DeliveryState:
         return self.same_failures >= _SAME_FAILURES
 
     def is_used_up(self, clock_s: float) -> bool:
-        """Return whether a 409 can no longer be caused by an attempt of ours that is still being processed."""
+        """Return whether a taken key can no longer be caused by an attempt of ours that is still being processed."""
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.in_progress_until)
 
     def is_settled(self, met: Meaning, clock_s: float) -> bool:
@@ -269,9 +269,9 @@ class DeliveryState:
         return denial is not None and (denial.is_repeated_by(answer) or (denial.is_resent and not self.copies))
 
     def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
-        """Return how long to wait after an inconclusive answer; after a 409 the intervals grow."""
+        """Return how long to wait after an inconclusive answer; while the key is taken the intervals grow."""
         backoff_s = policy.wait_s(self.attempts, random)
-        if met.kind not in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
+        if met.kind not in KEY_TAKEN:
             return backoff_s
         if met.wait_s is not None:
             return max(met.wait_s, _SHORTEST_ASK_S)
@@ -284,7 +284,7 @@ class DeliveryState:
     def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
         """Return whether to give up: the attempts, the time or the service's memory of the key would be exceeded.
 
-        Requests about an unexplained 409 are not counted; they end when our own attempt cannot be in flight any more.
+        Requests about a taken key are not counted; if it is used, they end when our own attempt cannot be in flight any more.
         """
         if self.is_too_late(clock_s + next_wait_s):
             return True
@@ -295,7 +295,7 @@ class DeliveryState:
 
 
 MOST_ASKING_LATER = 256
-"""How many rows at most may wait outside the slots to ask again about a 409."""
+"""How many rows at most may wait outside the slots to ask again about a taken key."""
 _REMEMBERED = 4096
 """How many event ids to keep for comparison; far more than there are requests in flight."""
 _TOO_LATE = Answer(
@@ -324,8 +324,8 @@ class EventApi:
 
     `limiter` spaces the creation of events over all requests in flight; other routes get their own limiters, since limits apply
     per route (spec, Limits). The `circuit` breaker stops creation in an outage. `record` is awaited before each further attempt
-    of an intent that may have created an event. `asking_later`: entries that wait to ask again about a 409 and need no slot;
-    `on_asking_later` is called when one is added.
+    of an intent that may have created an event. `asking_later`: entries that wait to ask again about a taken key and need no
+    slot; `on_asking_later` is called when one is added.
     """
 
     def __init__(self, http: ServiceHttp, *, limiter: RateLimiter, policy: RetryPolicy) -> None:
@@ -447,10 +447,10 @@ class EventApi:
         return meaning
 
     async def _rest(self, state: DeliveryState, wait_s: float) -> None:
-        """Wait for the next attempt. A row with a 409 waits outside the slots, unless too many rows do already."""
+        """Wait for the next attempt. A row whose key is taken waits outside the slots, unless too many rows do already."""
         state.spent_s += wait_s
-        is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
-        if not is_used or len(self.asking_later) >= MOST_ASKING_LATER:
+        is_taken = state.last is not None and state.last.kind in KEY_TAKEN
+        if not is_taken or len(self.asking_later) >= MOST_ASKING_LATER:
             await self._events.timing.sleep(wait_s)
             return
         self.asking_later.add(state.intent.entry_id)
@@ -505,7 +505,7 @@ class EventApi:
                 missing = self._events.scope_missing(answer, state.intent.channel_id)
                 self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
                 return Postponed(answer, missing, *facts)
-            case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
+            case kind if kind in KEY_TAKEN:
                 return self._explained(state, met)(answer, *facts)
             case AnswerKind.CLOSED:
                 cause = met.cause or unavailable(answer, state.attempts)
@@ -520,7 +520,7 @@ class EventApi:
                 return Postponed(answer, cause, *facts)
 
     def _explained(self, state: DeliveryState, met: Meaning) -> type[Superseded | Conflict | Uncertain | Unconfirmed]:
-        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
+        """Explain a taken key by our own records; where nothing of ours explains it, a person decides."""
         is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
         if not state.may_exist:
             return Superseded if was_refused and is_bare else Conflict

@@ -19,7 +19,7 @@ from pydantic import AliasChoices, AliasPath, Field
 from yarl import URL
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, WireModel, in_short
+from connectors.event_api.answers import KEY_TAKEN, AnswerKind, HttpAnswer, Meaning, WireModel, in_short
 from connectors.event_api.route import Route
 from connectors.event_api.transport import (
     AiohttpWire,
@@ -268,9 +268,11 @@ class Uploader:
     def _problem(self, met: Meaning) -> ImageProblem:
         if met.kind in _REFUSED:
             return ImageProblem(f"The service refuses the image: {in_short(met.answer)}.")
-        if met.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
-            reason = "The service says that this image was uploaded before, but not under which id."
-            return ImageProblem(reason, is_passing=met.kind is AnswerKind.IN_PROGRESS, is_key_used=True)
+        if met.kind in KEY_TAKEN:
+            is_passing = met.kind is AnswerKind.IN_PROGRESS
+            used = "The service says that this image was uploaded before, but not under which id."
+            reason = "The service is still processing an earlier upload of this image." if is_passing else used
+            return ImageProblem(reason, is_passing=is_passing, is_key_used=True)
         cause = self._route.complaint(met, "the upload of an image")
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 

@@ -15,7 +15,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, in_short, interpret, rate_hint
+from connectors.event_api.answers import KEY_TAKEN, AnswerKind, HttpAnswer, Meaning, in_short, interpret, rate_hint
 from connectors.event_api.transport import Request, ServiceHttp
 from connectors.rate_limit import Permit, RateLimiter
 from connectors.retry import RetryPolicy, ask_until
@@ -29,7 +29,7 @@ FAILURES = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, A
 """Results after which the effect of a request is unknown."""
 _OVERLOAD = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.FAILING, AnswerKind.LOST, AnswerKind.NOT_REACHED})
 _UNSENT = frozenset({AnswerKind.CIRCUIT_OPEN, AnswerKind.TOO_LATE})
-_UNSETTLED = FAILURES | {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
+_UNSETTLED = FAILURES | KEY_TAKEN
 REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
 """Statuses by which a proxy refuses a request before the service receives it."""
 

@@ -349,7 +349,7 @@ class Drain:
             slots += slots // _WAITING_SHARE
         if self.systemic.is_cautious or (api and api.circuit.is_open):
             slots = min(1, slots)
-        # Rows that wait before they repeat a request after a 409 need no slot.
+        # Rows that wait before they repeat a request because its key is taken need no slot.
         in_hand = len(self._tasks) - (len(api.asking_later) if api else 0)
         want = 0 if self.cause else max(slots - in_hand, 0)
         if settled or want:

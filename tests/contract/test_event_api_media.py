@@ -377,6 +377,7 @@ UPLOAD_PROBLEMS: dict[str, tuple[Scripted, str, type[object]]] = {
     "refused in all encodings": (told(400, "invalid_request", field="file", issue="too small"), "too small", type(None)),
     "a rejected key": (told(401, "invalid_api_key"), "refused the API key", KeyRefusedError),
     "a used key": (told(409, "conflict"), "uploaded before", type(None)),
+    "a key in progress": (told(409, "in_progress"), "still processing an earlier upload", type(None)),
     "a dead service": (page(503), "could not be uploaded", SyncError),
     "nobody there": (httpx.ConnectError("refused"), "could not be uploaded", SyncError),
 }

@@ -246,7 +246,8 @@ class Attempt(Row, table=True):
     `requests`: those that may have created the event, counted before they leave; `since`: the time of the first, from which the
     service's memory of the key counts. `is_limited`: one was answered 429. `refused_id`, `denied_id`: the request ids of the
     refusal and the denial stored under the key. `granted`: what a person allows the next request. `last_at`, `run`: of the last
-    claim. A receipt deletes it, unless several requests were made for the entry. It has no foreign key, as `body`.
+    claim or settlement, or of the decision that made the row. A receipt deletes it, unless several requests were made for the
+    entry. It has no foreign key, as `body`.
     """
 
     __table_args__ = (

@@ -186,7 +186,7 @@ def _unwise(path: Path, text: str, document: Block) -> tuple[FileProblem, ...]:
 
 
 def _open_table(folder: Path, name: str, shelf: Shelf, others: Sequence[Path]) -> Table:
-    """Return the lookup file for a feed of `folder`: beside the feed, or in the folder of lookups.
+    """Return the lookup file for a feed of `folder`: beside the feed, or in `lookups` beside its folder.
 
     `others`: folders in which it may lie, too.
 
@@ -200,7 +200,7 @@ def _open_table(folder: Path, name: str, shelf: Shelf, others: Sequence[Path]) -
         if path is None:
             known = [str(path.relative_to(place)) for place in places if place.is_dir() for path in place.rglob("*.csv")]
             near = did_you_mean(name, known)
-            message = f'there is no lookup file "{name}", neither beside the feed file nor in {FOLDER}/'
+            message = f'there is no lookup file "{name}", neither beside the feed file nor in ../{FOLDER}/'
             raise TableError(f"{message}, {near}" if near else message)
         path = path.resolve()
         if path not in shelf:

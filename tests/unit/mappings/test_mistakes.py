@@ -45,7 +45,7 @@ EXPECTED = [
     (16, 23, 'unknown name "$dya"', 'did you mean "$day"?'),
     (17, 13, '"Lisbon" is not accepted as timezone', "expected an IANA zone such as Europe/Lisbon"),
     (18, 33, 'unknown key "on_emty"', 'did you mean "on_empty"?'),
-    (19, 33, 'there is no lookup file "cities.csv"', 'did you mean "city.csv"?'),
+    (19, 33, 'there is no lookup file "cities.csv", neither beside the feed file nor in ../lookups/', 'did you mean "city.csv"?'),
 ]
 
 

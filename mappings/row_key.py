@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NewType
+from typing import Any, NewType
 
 FeedName = NewType("FeedName", str)
 RowKey = NewType("RowKey", str)
@@ -101,6 +101,12 @@ def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> 
     event = _length_prefixed(str(channel_id)) + _length_prefixed(title.casefold())
     digest.update(event + _length_prefixed(start_at) + _length_prefixed(place.casefold()))
     return digest.digest()
+
+
+def duplicate_digest_of(event: Mapping[str, Any]) -> bytes:
+    """Return the duplicate digest of a payload. Its place is the city with the venue, if it has one."""
+    place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
+    return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
 
 
 # Copying a digest that was begun takes half as long as beginning one.

@@ -39,7 +39,7 @@ from mappings.event import NO_TEXT, dump, event_fields, judge
 from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
-from mappings.row_key import duplicate_digest, fingerprint
+from mappings.row_key import duplicate_digest_of, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind, text_of
 from mappings.steps.urls import clean_url
@@ -388,8 +388,6 @@ class Validator:
             blames = once(blamed(reason, state) for reason in self._own_reasons(row.problems, state.reasons))
             own = (reason.in_cells(row.cells) for reason in blames)
             return Rejection(row.location, state.key, once((*row.problems, *own)), row.cells)
-        city = payload["approxLocation"]["city"]["placeId"]
-        place = f"{city} {payload.get('locationName', '')}"
         # Positional arguments: keywords take three times as long.
         return MappedRow(
             row.location,
@@ -397,7 +395,7 @@ class Validator:
             body,
             fingerprint(body, "" if cover is None else cover.url),
             self.digest(state.cells),
-            duplicate_digest(payload["channelId"], payload["title"], payload["startAt"], place),
+            duplicate_digest_of(payload),
             payload["channelId"],
             row.cells,
             cover,

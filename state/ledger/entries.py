@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
-from mappings.row_key import FeedName, IdempotencyKey, RowKey, duplicate_digest, fingerprint, idempotency_key
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, duplicate_digest_of, fingerprint, idempotency_key
 from state.database import in_pages, insert_if_new, put_all, rounded
 from state.enums import Decision, Grant, Observed, Outcome
 from state.facts import (
@@ -190,17 +190,10 @@ def _instant(text: str) -> datetime | None:
     return moment if moment.tzinfo else None
 
 
-def duplicate_digest_of(body: bytes) -> bytes:
-    """Return the duplicate digest of a payload, from channel, title, start and place."""
-    event = orjson.loads(body)
-    place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
-    return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
-
-
 def columns_of(body: bytes) -> dict[str, Any]:
     """Return the columns of an entry that are functions of its body."""
-    channel_id = int(orjson.loads(body)["channelId"])
-    return {"channel_id": channel_id, "twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body)}
+    event = orjson.loads(body)
+    return {"channel_id": int(event["channelId"]), "twin_digest": duplicate_digest_of(event), "ends_at": ends_at_of(body)}
 
 
 class Known(NamedTuple):

@@ -18,7 +18,16 @@ from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import MappingFileError
 from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
-from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, idempotency_key, row_digest, row_key
+from mappings.row_key import (
+    FeedName,
+    RowKey,
+    duplicate_digest,
+    duplicate_digest_of,
+    fingerprint,
+    idempotency_key,
+    row_digest,
+    row_key,
+)
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 
@@ -164,6 +173,10 @@ def test_the_digests_of_rows_are_the_same_for_ever() -> None:
     assert row_digest(b"m" * 16, ["a", "b", ""]).hex() == "e7e4b50dddfadb52f2671d267de4a852"
     twin = duplicate_digest(7, "Jazz & Blues", "2026-04-01T20:00:00+02:00", "Lisboa")
     assert twin.hex() == "dae8e5313e3ae8d86f861719ed72ff48"
+    event = {"channelId": 7, "title": "Jazz & Blues", "startAt": "2026-04-01T20:00:00+02:00"}
+    event["approxLocation"] = {"city": {"placeId": "pt-lisboa"}}
+    assert duplicate_digest_of(event).hex() == "dbaf527e49e2be9eeead00431d937eb6"
+    assert duplicate_digest_of({**event, "locationName": "Hot Clube"}).hex() == "41f1e2f014a518ef29a33dd77f17dfe4"
 
 
 def test_a_row_key_joins_its_parts_legibly() -> None:

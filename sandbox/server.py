@@ -24,11 +24,10 @@ from starlette.routing import Route
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from sandbox.answers import ApiError, BrokenResponse, Reply
-from sandbox.guard import OriginGuard
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
-from sandbox.views import admin_routes, page_routes
+from sandbox.views import OriginGuard, admin_routes, page_routes
 
 PREFIX: Final = "/api/public/v1"
 Handler = Callable[[Sandbox, RequestContext], Awaitable[Reply]]

@@ -1,12 +1,14 @@
-"""HTML pages for visitors, and the admin API under `/_sandbox` for tests and demonstrations.
+"""HTML pages for visitors, the admin API under `/_sandbox` for tests and demonstrations, and a guard in front of all routes.
 
-The admin API answers only this machine, and does not exist in the real service.
+The admin API answers only this machine, and does not exist in the real service. The guard stops requests that web pages of other
+sites send here (cross-site request forgery, DNS rebinding).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -21,9 +23,9 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox.answers import JSON, ApiError, invalid, json_answer
-from sandbox.guard import is_loopback
 from sandbox.routes import parse_json, read_json_body, whole_number
 from sandbox.service import Sandbox
 from sandbox.store import CLASSIFICATIONS, KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, make_key
@@ -248,3 +250,51 @@ def _local(text: str, zone: ZoneInfo) -> datetime:
         return instant.astimezone(zone)
     except OverflowError:  # beyond the first or the last day of the calendar
         return instant
+
+
+_API: Final = "/api/"
+_DEFAULT_PORTS: Final = (None, 80, 443)
+
+
+class OriginGuard:
+    """An ASGI application in front of another one, which answers to this machine's names and to the address that it listens on.
+
+    A client of the API may use any other name of the machine, with its key and without a browser's `Origin`. `refuse`: makes the
+    answer to a request that is refused, from the reason.
+    """
+
+    def __init__(self, app: ASGIApp, refuse: Callable[[str], Response]) -> None:
+        self._app = app
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reason = _reason(scope) if scope["type"] == "http" else ""
+        await (self._refuse(reason) if reason else self._app)(scope, receive, send)
+
+
+def _reason(scope: Scope) -> str:
+    """Return why a request is refused, "" if it is not. Fetch Metadata: https://www.w3.org/TR/fetch-metadata/."""
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    host, origin = headers.get(b"host", "").lower(), headers.get(b"origin")
+    if origin is not None and origin.lower().partition("://")[2] != host:
+        return f"The sandbox takes no requests from pages of {origin}."
+    is_opened = (headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")) == ("navigate", "document")
+    if headers.get(b"sec-fetch-site", "none") not in {"none", "same-origin"} and not is_opened:
+        return "The sandbox takes no requests from pages of other sites, except links that open its own."
+    address, port = scope["server"]
+    name, has_port, number = host.rpartition(":") if not host.endswith("]") else ("", "", "")
+    name = (name if has_port else host).strip("[]")
+    if (name == address or is_loopback(name)) and (number == str(port) if has_port else port in _DEFAULT_PORTS):
+        return ""
+    is_client = scope["path"].startswith(_API) and b"authorization" in headers and origin is None
+    if is_client and (is_loopback(name) or not is_loopback(address)):
+        return ""
+    return f"The sandbox does not answer to the host {host!r}: use the address that it printed."
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address always means this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
+from mappings.draft.draft import SourceSample, draft_feed, feed_name, guess_zone, with_examples
 from mappings.draft.guesses import Role, guess_roles, read_columns, roles_by_name
 from mappings.draft.source import SourceGuess, guess_source
 from mappings.draft.times import find_times
-from mappings.draft.zone_guess import guess_zone
 from mappings.examples import run_examples
 from mappings.yaml.loader import parse_feed
 

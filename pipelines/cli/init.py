@@ -19,8 +19,7 @@ if IS_WORKING:
 
     from connectors.sources.catalogue import describe_object, open_source, read_sheet_top
     from connectors.sources.contract import Access
-    from connectors.sources.files.kinds import refuse_other_kinds
-    from connectors.sources.files.opened_file import opened
+    from connectors.sources.files.opened_file import opened, refuse_other_kinds
     from connectors.sources.files.source import file_at
     from connectors.sources.formats.sheet_grid import SheetTop
     from mappings.allowed_files import ANYWHERE, OutsideError, allowed_path

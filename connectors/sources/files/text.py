@@ -11,8 +11,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.kinds import HEAD_BYTES, refuse_other_kinds
-from connectors.sources.files.opened_file import OpenedFile, as_bad_source
+from connectors.sources.files.opened_file import HEAD_BYTES, OpenedFile, as_bad_source, refuse_other_kinds
 from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES
 
 _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})

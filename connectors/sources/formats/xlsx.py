@@ -19,8 +19,16 @@ from typing import BinaryIO
 from rapidfuzz import process
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
-from connectors.sources.files.kinds import HEAD_BYTES, is_text, refuse_other_archives, refuse_other_kinds
-from connectors.sources.files.opened_file import OpenStored, opened, opened_archive, opened_member
+from connectors.sources.files.opened_file import (
+    HEAD_BYTES,
+    OpenStored,
+    is_text,
+    opened,
+    opened_archive,
+    opened_member,
+    refuse_other_archives,
+    refuse_other_kinds,
+)
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text
 from connectors.sources.formats.xml import XmlParser

@@ -23,7 +23,7 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import did_you_mean
-    from mappings.spec.json_schema import feed_json_schema
+    from mappings.reference import feed_json_schema
     from pipelines.cli.output.console import ErrorDocument, Output
     from pipelines.streams import undisturbed
 

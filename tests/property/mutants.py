@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from mappings.spec.json_schema import feed_json_schema
+from mappings.reference import feed_json_schema
 from mappings.spec.values import STEPS
 
 ROOT = Path(__file__).parents[2]

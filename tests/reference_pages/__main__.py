@@ -21,8 +21,7 @@ import typer
 from architecture.places import ROOT
 from commands import every_command
 
-from mappings.reference import read_vocabulary
-from mappings.spec.json_schema import feed_json_schema
+from mappings.reference import feed_json_schema, read_vocabulary
 from pipelines.cli.schema import DOCUMENTS, document_schema
 from pipelines.definitions import CHECK, GROUP, build_definitions
 from pipelines.notices import Cause

@@ -19,8 +19,8 @@ from mappings.errors import MappingFileError
 from mappings.event import Directory, Event
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.reasons import Refusal
+from mappings.reference import feed_json_schema
 from mappings.spec.feed import FeedMapping
-from mappings.spec.json_schema import feed_json_schema
 from mappings.spec.values import AnyStep
 from mappings.steps.step import Run, Step, text_of
 from mappings.yaml.loader import parse_feed

@@ -1,4 +1,4 @@
-"""The three assets of a feed (source, staged, published) with their checks. The brakes are the checks of `staged`.
+"""The three assets of a feed (source, staged, published) with their checks and freshness. The brakes are the checks of `staged`.
 
 Whether a retry can help is decided once, for all three retry mechanisms:
 
@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
+from datetime import timedelta
+from functools import lru_cache, partial
 from typing import Any
 
 import dagster as dg
@@ -22,13 +23,12 @@ from pydantic import Field, ValidationError
 
 from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
-from mappings.spec.feed import FeedMapping
+from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, AssetExecutionType, set_origin
-from pipelines.orchestration.freshness import freshness_of
 from pipelines.orchestration.metadata import (
     PUBLISH_CHECKS,
     brake_results,
@@ -49,6 +49,7 @@ from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
 from pipelines.run.stage import UNCHANGED
+from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.errors import HeldByAnotherError, LeaseLostError
 
 Step = Callable[[dg.AssetExecutionContext, Any], Iterator[Any]]
@@ -401,3 +402,45 @@ def _backfill(
             raise published.cause
     answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
     return {"days": str(window), "by": window.by, **asdict(staged.report.account), **answered}
+
+
+GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
+"""Minutes that a run may take before its feed counts as stale: the largest that the schedule's gaps allow."""
+
+
+@lru_cache(maxsize=512)
+def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
+    """Return the freshness policy of a scheduled feed: stale if no run has published an hour after a tick, or by the next tick.
+
+    None for a feed that runs on request or when its source changes. Evenly spaced ticks get a time window, because Dagster checks
+    a cron policy by counting a thousand ticks. If no cron line can express the deadlines (an hour around midnight, on some days
+    only), the next tick is the deadline; the feed is then stale while its run works.
+    """
+    if schedule is None or schedule.cron is None:
+        return None
+    _, _, *days = schedule.cron.split()
+    ticks, is_daily = ticks_of_day(schedule.cron), days == [ANY] * 3
+    gaps = gaps_of_day(ticks)
+    shortest = min(gaps)
+    if is_daily and len(gaps) == 1 and shortest < DAY:
+        return dg.FreshnessPolicy.time_window(timedelta(minutes=shortest + min(shortest, GRACE[0])))
+    deadline, grace_min = schedule.cron, shortest
+    for minutes in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
+        fields = _later(ticks, minutes, is_daily=is_daily) if minutes <= shortest else None
+        if fields is not None:
+            deadline, grace_min = " ".join((*fields, *days)), minutes
+            break
+    return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
+
+
+def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
+    """Return the cron fields for minutes and hours of all ticks plus `grace_min`; None if one cron line cannot express them."""
+    later = {tick + grace_min for tick in ticks}
+    minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
+    if (max(later) >= DAY and not is_daily) or len(minutes) * len(hours) != len(later):
+        return None
+    return _field(minutes, HOUR), _field(hours, 24)
+
+
+def _field(values: set[int], count: int) -> str:
+    return ANY if len(values) == count else ",".join(map(str, sorted(values)))

@@ -10,12 +10,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement, Engine, delete, func, null, select, update
 
 from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
 from state.tables import MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, RUN, SCOPE, SERVICE_NOTE
+
+T = TypeVar("T")
 
 
 class ServiceNotes:
@@ -37,6 +41,18 @@ class ServiceNotes:
         key = {"destination": self._destination, "name": name}
         with writing(self._engine) as connection:
             put(connection, SERVICE_NOTE, key, {"value": value, "noted_at": self._now()})
+
+    def read_as(self, name: str, kind: TypeAdapter[T]) -> T | None:
+        """Return the value stored under `name`, None if there is none or another version wrote it."""
+        stored = self.read(name)
+        try:
+            return None if stored is None else kind.validate_json(stored)
+        except ValidationError:
+            return None
+
+    def write_as(self, name: str, kind: TypeAdapter[T], value: T) -> None:
+        """Store a value under `name`, to be read by `read_as`."""
+        self.write(name, kind.dump_json(value, ensure_ascii=True).decode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,12 @@ _AFTER_BLANK = re.compile(r'\s+"').match
 """Finds a quote that does not open its cell, because a blank stands before it."""
 
 
+class NumberText(str):
+    """A number, with its text from the file."""
+
+    __slots__ = ()
+
+
 def short(text: str) -> str:
     r"""Return a text for display: undecodable bytes as `\xe9`, NUL as `\x00`, at most 200 characters."""
     shown = _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")

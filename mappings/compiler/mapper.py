@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from operator import itemgetter
 from typing import Any, ParamSpec, TypeVar
-from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import (
     CompiledValue,
@@ -65,7 +64,6 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.source import IcsSource
 from mappings.spec.values import Fields
 from mappings.steps.step import Kind
-from mappings.zones import find_zone
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
@@ -244,20 +242,12 @@ def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
     if as_of is None:
         return RunDays()
     recur, window = mapping.rule(spec.Recur), mapping.rule(spec.WindowRule)
-    zone = zone_of_events(mapping) or as_of.tzinfo
+    zone = mapping.zone_of_events or as_of.tzinfo
     horizon = None if recur is None else recur.recur.horizon
     is_past_skipped = window is not None and window.window.past == "skip"
     first = (as_of - _LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
     last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
     return RunDays(as_of.astimezone(zone).date(), first, last)
-
-
-def zone_of_events(mapping: FeedMapping) -> ZoneInfo | None:
-    """Return the zone that the file gives for all of its events, None if the zone depends on the row."""
-    named: object = mapping.event.root.get("timezone")
-    if isinstance(named, str) and named.startswith("$"):
-        named = mapping.let.get(named[1:])
-    return find_zone(named) if isinstance(named, str) else None
 
 
 def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:

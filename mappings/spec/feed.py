@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
+from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +30,7 @@ from mappings.spec.source import SourceSpec
 from mappings.spec.values import AnyStep, Fields, From, ItemName, Value
 from mappings.steps.step import Step
 from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, matching, mistake, parse_duration
+from mappings.zones import find_zone
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
@@ -379,6 +381,14 @@ class FeedMapping(Strict):
         """Whether a horizon leaves out rows or days that later runs will include."""
         recur, window = self.rule(Recur), self.rule(WindowRule)
         return bool((window and window.window.horizon) or (recur and recur.recur.horizon))
+
+    @property
+    def zone_of_events(self) -> ZoneInfo | None:
+        """The zone that the file gives for all of its events, None if the zone depends on the row."""
+        named: object = self.event.root.get("timezone")
+        if isinstance(named, str) and named.startswith("$"):
+            named = self.let.get(named[1:])
+        return find_zone(named) if isinstance(named, str) else None
 
     def loaded(
         self,

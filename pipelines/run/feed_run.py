@@ -32,6 +32,7 @@ from pipelines.run.outcome import (
     BrakeError,
     ExitCode,
     RunOutcome,
+    WrittenBack,
     faults_as_errors,
     outcome_of,
     outcome_of_standing,
@@ -50,7 +51,7 @@ from pipelines.run.publish import (
 from pipelines.run.service import ListMemory, ServiceLists, note_headers
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
-from pipelines.run.write_back import WrittenBack, write_back_rows
+from pipelines.run.write_back import write_back_rows
 from state.enums import EntryState
 from state.errors import HeldByAnotherError, LeaseLostError, StateBusyError, StateUnavailableError
 from state.ledger.accounts import PublishAccount

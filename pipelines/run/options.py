@@ -12,7 +12,6 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mappings.compiler.mapper import zone_of_events
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
 from mappings.strict import Strict
@@ -49,7 +48,7 @@ def as_of_moment(text: str, mapping: FeedMapping) -> datetime:
         message = f"--as-of {text}: neither a date nor a time in the years {_EARLIEST} to {_LATEST}"
         raise ConfigError(message, hint="write it like 2026-05-01 or 2026-05-01T18:00")
     scheduled = find_zone(mapping.schedule.timezone) if mapping.schedule else None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=zone_of_events(mapping) or scheduled or UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=mapping.zone_of_events or scheduled or UTC)
 
 
 _EARLIEST, _LATEST = 1970, 2999

@@ -275,3 +275,20 @@ def copies_line(standing: Standing, mapping: FeedMapping) -> str:
 def joined_lines(*lines: str) -> str:
     """Join the lines that are not empty."""
     return "\n".join(filter(None, lines))
+
+
+REHEARSING = "nothing was written into the sheet: the service is a local one, and the sheet is a real one"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBack:
+    """The number of cells written, and why some were not, "" if all were."""
+
+    cells: int = 0
+    problem: str = ""
+
+    @property
+    def notice(self) -> str:
+        """The problem as a notice of the run, "" without one."""
+        prefix = "the sheet does not show the status of all rows: "
+        return self.problem if self.problem in {"", REHEARSING} else prefix + self.problem

@@ -16,7 +16,6 @@ from connectors.event_api.delivery import EventApi
 from connectors.event_api.openapi import NoPage, PageBody, read_page
 from mappings.delivery import Answer, Drift
 from mappings.spec.feed import FeedMapping
-from pipelines.run.service import read_note, write_note
 from state.notes import ServiceNotes
 
 _RULES = "4"
@@ -111,7 +110,7 @@ class Preflight:
         Raises:
             SyncError: the state DB cannot be read or written.
         """
-        last, mapping = read_note(self._notes, self._name, _COMPARISON), self._mapping.digest.hex()
+        last, mapping = self._notes.read_as(self._name, _COMPARISON), self._mapping.digest.hex()
         usable = last if last is not None and (last.mapping, last.rules) == (mapping, _RULES) else None
         body = await api.contract(usable.etag if usable else "")
         digest = hashlib.blake2b(body.body, digest_size=16).hexdigest() if isinstance(body, PageBody) else ""
@@ -127,12 +126,12 @@ class Preflight:
             structlog.get_logger().debug("the service's page could not be compared", why=drifts.why)
             return CLEAR
         outlook = Outlook(drifts, upload_field=upload_field(page))
-        write_note(self._notes, self._name, _COMPARISON, _Comparison(body.etag, digest, mapping, _RULES, outlook))
+        self._notes.write_as(self._name, _COMPARISON, _Comparison(body.etag, digest, mapping, _RULES, outlook))
         return replace(outlook, has_changed=last is not None and last.page != digest)
 
     def disprove(self) -> None:
         """Record that rows were accepted although errors were found; it holds until the page changes."""
-        last = read_note(self._notes, self._name, _COMPARISON)
+        last = self._notes.read_as(self._name, _COMPARISON)
         if last is not None:
             disproved = replace(last, outlook=replace(last.outlook, is_disproved=True))
-            write_note(self._notes, self._name, _COMPARISON, disproved)
+            self._notes.write_as(self._name, _COMPARISON, disproved)

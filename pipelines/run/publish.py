@@ -34,6 +34,7 @@ from pipelines.run.outcome import (
     BrakeError,
     ExitCode,
     RunOutcome,
+    WrittenBack,
     copies_line,
     joined_lines,
     outcome_of,
@@ -41,7 +42,6 @@ from pipelines.run.outcome import (
 )
 from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, run_async
-from pipelines.run.write_back import WrittenBack
 from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NoReturn, TypeVar
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connectors.concurrency_limit import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
@@ -163,20 +163,6 @@ async def ask_lists(api: EventApi) -> ServiceLists:
     return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
 
 
-def read_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T]) -> T | None:
-    """Return a stored note about the service, None if there is none or another version wrote it."""
-    stored = notes.read(name)
-    try:
-        return None if stored is None else kind.validate_json(stored)
-    except ValidationError:
-        return None
-
-
-def write_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T], note: T) -> None:
-    """Store a note about the service, to be read by `read_note`."""
-    notes.write(name, kind.dump_json(note, ensure_ascii=True).decode("ascii"))
-
-
 class ListMemory:
     """The classifications that runs at one destination have read: each version once, and the last list of each feed."""
 
@@ -185,11 +171,11 @@ class ListMemory:
 
     def version(self, version: str) -> Classifications | None:
         """Return the list of a version, None if no run has read it."""
-        return read_note(self._notes, f"classifications of {version}", _LIST)
+        return self._notes.read_as(f"classifications of {version}", _LIST)
 
     def last_read_by(self, feed: FeedName) -> Classifications | None:
         """Return the list that the feed's last run read, None if none did."""
-        return read_note(self._notes, f"classifications told to {feed}", _LIST)
+        return self._notes.read_as(f"classifications told to {feed}", _LIST)
 
     def note(self, mapping: FeedMapping, now: Classifications) -> str:
         """Store the list of this run; return how it changed since the feed's last run, "" if it did not."""
@@ -197,17 +183,17 @@ class ListMemory:
         if before == now:
             return ""
         for name in (f"classifications told to {mapping.feed}", f"classifications of {now.version}"):
-            write_note(self._notes, name, _LIST, now)
+            self._notes.write_as(name, _LIST, now)
         return "" if before is None else change_between(before, now, mapping)
 
 
 def note_headers(notes: ServiceNotes, feed: FeedName, headers: Mapping[str, str]) -> list[str]:
     """Store the header text from which each column of a feed was read; return a sentence for each that has changed."""
     name, known = f"columns of {feed}", TypeAdapter(dict[str, str])
-    before = read_note(notes, name, known) or {}
+    before = notes.read_as(name, known) or {}
     if headers.items() <= before.items():
         return []
-    write_note(notes, name, known, {**before, **headers})
+    notes.write_as(name, known, {**before, **headers})
     return [
         f'the column "{column}" is now read from "{text}", and was read from "{before[column]}": check that it means the same'
         for column, text in sorted(headers.items())

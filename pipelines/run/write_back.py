@@ -24,6 +24,7 @@ from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping, Language
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
+from pipelines.run.outcome import REHEARSING, WrittenBack
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
@@ -41,7 +42,6 @@ _BESIDE_A_TEXT = 10
 MOVES = 4
 """How often rows may move between two reads before the run gives up."""
 
-_REHEARSING = "nothing was written into the sheet: the service is a local one, and the sheet is a real one"
 _STOPPED = "the run was asked to stop; the next run writes the rest"
 _MOVING = "its rows are being moved; the next run writes the rest"
 _STUBBORN = "some cells do not keep what is written: check them for formulas and data validation"
@@ -65,20 +65,6 @@ SENTENCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenBack:
-    """The number of cells written, and why some were not, "" if all were."""
-
-    cells: int = 0
-    problem: str = ""
-
-    @property
-    def notice(self) -> str:
-        """The problem as a notice of the run, "" without one."""
-        prefix = "the sheet does not show the status of all rows: "
-        return self.problem if self.problem in {"", _REHEARSING} else prefix + self.problem
-
-
-@dataclass(frozen=True, slots=True)
 class RowStatus:
     """The texts for a row's cells: a status word, the ids of its events, and a problem, "" if there is none."""
 
@@ -96,7 +82,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, queries: LedgerQue
     if not isinstance(source, GoogleSheetsSource) or source.write_back is None:
         return None
     if is_loopback(urlsplit(settings.base_url).hostname or "") and not settings.access.google.api_url:
-        return WrittenBack(problem=_REHEARSING)
+        return WrittenBack(problem=REHEARSING)
     if is_stop_asked():
         return WrittenBack(problem=_STOPPED)
     try:

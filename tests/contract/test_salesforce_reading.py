@@ -19,7 +19,7 @@ from connectors.sources.contract import (
     SourceRefusedError,
     SourceUnavailableError,
 )
-from connectors.sources.formats.records import NumberText
+from connectors.sources.rows import NumberText
 from connectors.sources.salesforce.org import POLICY
 from connectors.sources.salesforce.query import convert_for, long_id
 from mappings.errors import ConfigError

@@ -16,7 +16,8 @@ from mappings.reasons import Reason
 from mappings.row_key import RowKey, row_key
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowStatus, WrittenBack, write_back
+from pipelines.run.outcome import WrittenBack
+from pipelines.run.write_back import RowStatus, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")

@@ -12,7 +12,7 @@ from typing import Any
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
-from connectors.sources.rows import BESIDE, LONGEST_NAME, MOST_VALUES, checked_row, has_undecodable, short
+from connectors.sources.rows import BESIDE, LONGEST_NAME, MOST_VALUES, NumberText, checked_row, has_undecodable, short
 from mappings.columns import MOST_COLUMNS, ColumnRequest
 from mappings.outcome import RowLocation, SourceRow, Unread
 from mappings.reasons import Reason, ReasonCode
@@ -26,12 +26,6 @@ _DEEPEST = 50
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
 OWN_TEXT = ""
 """The key of an object's own text, beside its members."""
-
-
-class NumberText(str):
-    """A number, with its text from the file."""
-
-    __slots__ = ()
 
 
 class TooDeepError(ValueError):

@@ -35,7 +35,7 @@ from connectors.sources.contract import (
     SourceRefusedError,
     SourceUnavailableError,
 )
-from connectors.sources.formats.records import NumberText
+from connectors.sources.rows import NumberText
 from connectors.sources.service_answers import BusyError, ServiceSession, check_trust, read_whole
 from mappings.columns import folded
 from mappings.errors import ConfigError, SyncError

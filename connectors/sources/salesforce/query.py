@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError, RepeatedColumnsError
-from connectors.sources.formats.records import NumberText
+from connectors.sources.rows import NumberText
 from connectors.sources.salesforce.org import NO_SALESFORCE
 from mappings.columns import ColumnRequest
 from mappings.errors import ConfigError, PermanentError

@@ -12,7 +12,8 @@ from connectors.sources.contract import StatusCell, StatusRow
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, row_key
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
+from pipelines.run.outcome import WrittenBack
+from pipelines.run.write_back import RowStatus, add_status, write_back
 
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
 PUBLISHED = RowStatus("published", (71,))

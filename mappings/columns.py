@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from mappings.spec.source import AnySource
-from mappings.spec.source_words import LINK
-
 MOST_COLUMNS = 16_384
 """The most columns of a source, as many as a sheet may have."""
+LINK = ".link"
+"""The suffix of a column with the links behind another column's texts: `Title.link`."""
+NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
@@ -30,11 +30,6 @@ class ColumnRequest:
     columns: frozenset[str]
     optional: frozenset[str] = frozenset()
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, spec: AnySource, columns: Iterable[str]) -> ColumnRequest:
-        """Return the request for a mapping's `columns` with the source's settings."""
-        return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 
     @property
     def has_links(self) -> bool:

@@ -7,8 +7,23 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from mappings.errors import SyncError
-from mappings.outcome import Cover
 from mappings.row_key import IdempotencyKey, RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The cover image of an event; it is fetched, checked and uploaded before the event's first attempt."""
+
+    url: str
+    on_error: str
+    """What to do if the image is unusable: `omit` it, send the event as a `draft` without it, `reject` the row, or `default`
+    and, after a space, the address of another image.
+    """
+
+    @property
+    def stand_in(self) -> str:
+        """The address of the image to use instead, "" if there is none."""
+        return self.on_error.partition(" ")[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from itertools import chain
 
 import orjson
 
-from mappings.columns import ColumnRequest
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import Directory
@@ -70,7 +69,7 @@ def _differences(mapping: FeedMapping, example: Example) -> Iterator[Difference]
     except ConfigError as error:
         yield "", "a mapping that compiles", str(error)
         return
-    spell = ColumnRequest.of(mapping.source, mapper.columns).speller()
+    spell = mapping.source.request(mapper.columns).speller()
     for row in example.rows or (example.row,):
         for column, count in Counter(map(spell, row)).items():
             if count > 1:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mappings.delivery import Cover
 from mappings.reasons import Reason
 from mappings.row_key import NO_KEY, Fingerprint, RowKey
 
@@ -91,22 +92,6 @@ class SourceRow:
     warnings: tuple[Reason, ...] = ()
     is_gone: bool = False
     unread: Unread | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cover:
-    """The cover image of an event; it is fetched, checked and uploaded before the event's first attempt."""
-
-    url: str
-    on_error: str
-    """What to do if the image is unusable: `omit` it, send the event as a `draft` without it, `reject` the row, or `default`
-    and, after a space, the address of another image.
-    """
-
-    @property
-    def stand_in(self) -> str:
-        """The address of the image to use instead, "" if there is none."""
-        return self.on_error.partition(" ")[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def open_source(  # noqa: PLR0913  # the parts of one feed's source
     without cursors reads everything. `clock`: time and waiting. `folders`: those beside `base` in which local files may lie.
     `now`: the aware time of the run, around which occurrences of series are read; the clock's if it is None.
     """
-    asked = ColumnRequest.of(spec, columns)
+    asked = spec.request(columns)
     is_read_once = isinstance(spec, FileSource) and spec.files == "new"
     # A second table may have changed where its rows' own file has not: then all of them are made anew.
     cursor = "" if spec.join and not is_read_once else since
@@ -185,7 +185,7 @@ def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access
     with needed_extra("salesforce", f"to read {spec.place}"):
         from connectors.sources.salesforce.source import probe_salesforce
     with masked_errors(access.mask):
-        return probe_salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, clock)
+        return probe_salesforce(spec, own_columns(spec, spec.request(columns)), access, clock)
 
 
 @dataclass(frozen=True, slots=True)

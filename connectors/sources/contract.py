@@ -28,9 +28,9 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from connectors.masking import Mask
+from mappings.columns import LINK, NO_LINKS
 from mappings.errors import PermanentError, TransientError
 from mappings.outcome import SourceRow
-from mappings.spec.source_words import LINK, NO_LINKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, RepeatedColumnsError
-from mappings.columns import MOST_COLUMNS, ColumnRequest, column_letters, column_names, header_texts, matched
+from mappings.columns import LINK, MOST_COLUMNS, ColumnRequest, column_letters, column_names, header_texts, matched
 from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import compile_pattern
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import GridSource
-from mappings.spec.source_words import LINK, Header
+from mappings.spec.source_words import Header
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """The most characters of one record or line, or of anything beside the records."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,10 @@ UNSET: Any = object()
 _MEMO_SIZE = 4096
 _MORE = "\0more"
 """Stands in the set of columns that a value reads for everything that is not a cell, such as the row number."""
+ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
+"""A number as a spreadsheet program rounds a long identifier."""
+_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
+_CHANGED = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
 
 
 class RowState:
@@ -105,6 +110,18 @@ def required(column: str, hint: str = "") -> Refusal:
     return Refusal(ReasonCode.REQUIRED, wanted, column=column)
 
 
+def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None:
+    """Return the refusal of a trimmed text as part of a key, None if it is usable."""
+    if not part:
+        hint = f'every row needs its identifier in "{column}"'
+        return None if optional else required(column, hint)
+    if _SHEET_ERROR.fullmatch(part) or ROUNDED.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _CHANGED, column=column, found=part)
+    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
+        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column)
+    return None
+
+
 def nothing_left(column: str, found: object) -> Refusal:
     """Return the refusal for a value that its steps made empty, or `required` if it was empty from the start."""
     if is_empty(found):
@@ -112,18 +129,6 @@ def nothing_left(column: str, found: object) -> Refusal:
     what = f'cell; write another value in the column "{column}"' if column else "value"
     hint = f"nothing usable was left of this {what}"
     return Refusal(ReasonCode.REQUIRED, hint, column=column, found=str(found), detail=Detail.UNUSABLE)
-
-
-def blamed(reason: Reason, row: RowState) -> Reason:
-    """Return the reason for a missing value with the column to blame, whose cell was left out or whose steps gave nothing."""
-    if reason.code is not ReasonCode.REQUIRED:
-        return reason
-    cause = row.left_out.get(reason.column)
-    column, cell = (cause.column, cause.found) if cause else (reason.column, read_cell(row.cells, reason.column).strip())
-    if not cell or (reason.found and not cause):
-        return reason
-    found = replace(nothing_left(column, cell).reason(reason.field), step=reason.step)
-    return replace(found, detail=cause.detail or cause.code, particulars=cause.particulars) if cause else found
 
 
 def compile_policy(policy: Policy | None, path: str) -> Recover:

@@ -27,9 +27,9 @@ from mappings.compiler.base import (
     nothing,
     once,
     read_cell,
+    refuse_key_part,
     required,
 )
-from mappings.compiler.key import refuse_key_part
 from mappings.compiler.rows import Reach
 from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition

@@ -11,10 +11,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mappings.compiler.base import CompiledStep, Flow, Watch, compile_step, is_empty, nothing_left, read_cell, required
+from mappings.compiler.base import (
+    ROUNDED,
+    CompiledStep,
+    Flow,
+    Watch,
+    compile_step,
+    is_empty,
+    nothing_left,
+    read_cell,
+    refuse_key_part,
+    required,
+)
 from mappings.lookup_table import Table
 from mappings.positions import MappingProblem
-from mappings.reasons import Reason, ReasonCode, Refusal
+from mappings.reasons import Reason, Refusal
 from mappings.row_key import NO_KEY, RowKey, row_key
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping, KeySource
@@ -22,11 +33,8 @@ from mappings.spec.values import From
 from mappings.steps.lookups import Lookup, split_columns
 from mappings.steps.step import Kind, Step
 
-_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
-_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
-_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
+_PLAIN = re.compile(rf"(?!(?i:{ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
 """A cell that is its own key, as most are: nothing to trim, escape or refuse."""
-_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
 _STEPS = (
     *("trim", "collapse", "lower", "upper", "regex_extract", "replace", "split", "nth", "strip_prefix", "strip_suffix"),
     *("map", "lookup"),
@@ -72,18 +80,6 @@ def _described(part: KeySource, tables: Mapping[str, Table]) -> object:
             parameters["lookup"] = [table.columns, table.rows]
         steps.append([step.name, parameters])
     return {"from": part.column, "do": steps}
-
-
-def refuse_key_part(part: str, column: str, *, optional: bool) -> Refusal | None:
-    """Return the refusal of a trimmed text as part of a key, None if it is usable."""
-    if not part:
-        hint = f'every row needs its identifier in "{column}"'
-        return None if optional else required(column, hint)
-    if _SHEET_ERROR.fullmatch(part) or _ROUNDED.fullmatch(part):
-        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column, found=part)
-    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
-        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column)
-    return None
 
 
 def _read_parts(

@@ -23,7 +23,6 @@ from mappings.compiler.base import (
     RowState,
     Watch,
     as_list,
-    blamed,
     combined,
     first_column,
     is_empty,
@@ -32,11 +31,13 @@ from mappings.compiler.base import (
     nothing,
     nothing_left,
     once,
+    read_cell,
     remembered,
 )
 from mappings.compiler.rows import Reach, read_moment
+from mappings.delivery import Cover
 from mappings.event import NO_TEXT, dump, event_fields, judge
-from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest_of, fingerprint
@@ -385,7 +386,7 @@ class Validator:
                     state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            blames = once(blamed(reason, state) for reason in self._own_reasons(row.problems, state.reasons))
+            blames = once(_blamed(reason, state) for reason in self._own_reasons(row.problems, state.reasons))
             own = (reason.in_cells(row.cells) for reason in blames)
             return Rejection(row.location, state.key, once((*row.problems, *own)), row.cells)
         # Positional arguments: keywords take three times as long.
@@ -472,3 +473,15 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
 def _is_about(path: str, field: str) -> bool:
     """Return whether two paths are the same or one contains the other."""
     return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
+
+
+def _blamed(reason: Reason, row: RowState) -> Reason:
+    """Return the reason for a missing value with the column to blame, whose cell was left out or whose steps gave nothing."""
+    if reason.code is not ReasonCode.REQUIRED:
+        return reason
+    cause = row.left_out.get(reason.column)
+    column, cell = (cause.column, cause.found) if cause else (reason.column, read_cell(row.cells, reason.column).strip())
+    if not cell or (reason.found and not cause):
+        return reason
+    found = replace(nothing_left(column, cell).reason(reason.field), step=reason.step)
+    return replace(found, detail=cause.detail or cause.code, particulars=cause.particulars) if cause else found

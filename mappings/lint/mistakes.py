@@ -12,6 +12,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from mappings.columns import LINK, NO_LINKS
 from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, event_fields, judge
 from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
@@ -20,7 +21,6 @@ from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import Detail, ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource, GoogleSheetsSource
-from mappings.spec.source_words import LINK, NO_LINKS
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _PLACE = re.compile(r"\[\d+\]")

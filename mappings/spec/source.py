@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from mappings.columns import ColumnRequest
 from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
 from mappings.spec.source_words import (
     CellRange,
@@ -65,6 +66,10 @@ class AnySource(Strict):
     """Columns whose cells hold JSON: `details` adds the columns `details.price`, `details.tags[0]`."""
     join: Annotated[tuple[Join, ...], OneOrMany()] = ()
     """Second files or tabs, joined by key: `source`, `by`, `prefix`, `on_miss`."""
+
+    def request(self, columns: Iterable[str]) -> ColumnRequest:
+        """Return the request for a mapping's `columns` with the settings of this source."""
+        return ColumnRequest(frozenset(columns).union(self.required), frozenset(self.optional), self.columns)
 
     @property
     def place(self) -> str:

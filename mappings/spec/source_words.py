@@ -120,9 +120,6 @@ class TheseDays(Days):
         return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
 
 
-LINK = ".link"
-"""The suffix of a column with the links behind another column's texts: `Title.link`."""
-NO_LINKS = "only Google Sheets and .xlsx have links behind a text: ask for one of these, or for a column with the addresses"
 _CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
 """The form of a cell range, in upper case without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (

@@ -19,11 +19,11 @@ if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from mappings.compiler.explain import TracedStep
     from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.delivery import Cover
     from mappings.errors import FileProblem
     from mappings.outcome import (
         Absorbed,
         Absorption,
-        Cover,
         Gone,
         MappedRow,
         Part,

@@ -16,10 +16,9 @@ from connectors.errors import ServiceUnavailableError
 from connectors.event_api.answers import is_same_place, words_of
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
-from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Superseded, Verdict
+from mappings.delivery import Answer, Blocked, Cover, Intent, Postponed, Refusal, Superseded, Verdict
 from mappings.errors import SyncError
 from mappings.event import as_draft, with_cover
-from mappings.outcome import Cover
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, idempotency_key
 from state.ledger.outbox import Outbox

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from mappings.delivery import Blocked, Denial, Intent, Receipt, Refusal, Superseded, Uncertain, Verdict
+from mappings.delivery import Blocked, Cover, Denial, Intent, Receipt, Refusal, Superseded, Uncertain, Verdict
 from mappings.errors import SyncError
-from mappings.outcome import Cover
 from mappings.reasons import Reason
 from mappings.row_key import RowKey, names_of
 from state.database import put_all, reading, rounded, run_prepared

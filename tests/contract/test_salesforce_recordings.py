@@ -16,7 +16,6 @@ from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
 from connectors.sources.contract import Access, BadSourceError, Reading, SalesforceAccess, SourceRefusedError
-from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.query import Shapes
 from connectors.sources.salesforce.source import read_salesforce
@@ -54,7 +53,7 @@ def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Acces
 
 def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest"} | words)
-    with read_salesforce(spec, ColumnRequest.of(spec, columns), access, "", VirtualClock().clockwork) as reading:
+    with read_salesforce(spec, spec.request(columns), access, "", VirtualClock().clockwork) as reading:
         return reading, [dict(row.cells) for row in reading.rows]
 
 

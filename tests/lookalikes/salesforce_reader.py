@@ -14,7 +14,6 @@ from lookalikes.salesforce_org import Org, SObject
 from pydantic import SecretStr
 
 from connectors.sources.contract import Access, Clock, Ending, SalesforceAccess
-from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import read_salesforce
 from mappings.outcome import SourceRow
 from mappings.spec.source import SalesforceSource
@@ -72,9 +71,7 @@ class Reader:
     def source(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Any:
         words = {"kind": "salesforce"} | ({"object": "Event__c"} if "query" not in spec else {}) | spec
         model = SalesforceSource.model_validate(words)
-        return read_salesforce(
-            model, ColumnRequest.of(model, asked or set()), access or self.access(), since, self.clock.clockwork
-        )
+        return read_salesforce(model, model.request(asked or set()), access or self.access(), since, self.clock.clockwork)
 
     def read(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Read:
         with self.source(asked, since=since, access=access, **spec) as reading:

@@ -37,7 +37,6 @@ from connectors.sources import contract
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Access, GoogleAccess
 from connectors.sources.google_sheets.source import read_google_sheet
-from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import probe_salesforce, read_salesforce
 from mappings.errors import SyncError
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
@@ -322,7 +321,7 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
         )
 
         def read() -> None:
-            with read_google_sheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork) as reading:
+            with read_google_sheet(spec, spec.request(frozenset()), access, Waits().clockwork) as reading:
                 hold(reading)
 
         yield proxy, read
@@ -336,7 +335,7 @@ def salesforce(_: Path, **words: Any) -> Iterator[tuple[Proxy, Read]]:
     ]
     fields = {"Price__c": "currency", "When__c": "datetime", "Clock__c": "time"}
     spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c", "fields": sorted(fields), **words})
-    asked = ColumnRequest.of(spec, set())
+    asked = spec.request(set())
     reader = reader_of(org_of(records, fields))
     with proxy_before(reader.server.base_url) as proxy:
         access = reader.access(instance_url=proxy.url)

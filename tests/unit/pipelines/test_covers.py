@@ -15,8 +15,7 @@ from unit.pipelines.publishing import covers_from, published
 from unit.state.world import World, row
 from virtual_time import at_once
 
-from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Superseded, Verdict
-from mappings.outcome import Cover
+from mappings.delivery import Answer, Blocked, Cover, Postponed, Receipt, Refusal, Superseded, Verdict
 from pipelines.run.images import EventBody, names_cover
 from state.notes import MediaMemory
 

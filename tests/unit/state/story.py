@@ -10,9 +10,21 @@ from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, decisions, event, r
 from unit.state.world import FEED, World, answer, rejection, row, skipped
 
 from connectors.errors import KeyRefusedError
-from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import (
+    Blocked,
+    Conflict,
+    Cover,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
 from mappings.errors import TransientError
-from mappings.outcome import Cover, RowOutcome
+from mappings.outcome import RowOutcome
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey, idempotency_key
 from state.ledger.accounts import DEFAULT_POLICY, ReadAccount, ReadKind, StagePolicy, StageReport

@@ -30,9 +30,8 @@ from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
-from mappings.delivery import Answer, Conflict, Refusal, Uncertain
+from mappings.delivery import Answer, Conflict, Cover, Refusal, Uncertain
 from mappings.errors import ConfigError
-from mappings.outcome import Cover
 from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.enums import ProblemKind

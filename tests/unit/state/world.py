@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from mappings.delivery import Answer, Intent, Receipt, Verdict
-from mappings.outcome import Cover, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.delivery import Answer, Cover, Intent, Receipt, Verdict
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport

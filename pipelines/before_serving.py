@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from mappings.errors import SyncError
-from pipelines.control_characters import replaced
 from pipelines.run.outcome import outcome_of
+from pipelines.safe_output import replaced
 from pipelines.settings import current_settings
 from state.private_files import keep_private, make_private_folder
 

@@ -22,7 +22,7 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, FeedText, Schedule
 from mappings.yaml.loader import FeedFolder, load_feed, load_folder, readable_document
-from pipelines.control_characters import replaced
+from pipelines.logs import configure_logs
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, feed_assets, feed_jobs
 from pipelines.orchestration.automation import (
@@ -34,8 +34,8 @@ from pipelines.orchestration.automation import (
 )
 from pipelines.orchestration.together import due_feeds_job, shared_schedules, sharing
 from pipelines.run.context import OpenContext, RunContext, open_context
+from pipelines.safe_output import replaced
 from pipelines.settings import Settings, current_settings
-from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
 
 GROUP = "broken_feeds"

@@ -23,10 +23,10 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import readable_document
 from pipelines.clock import now
-from pipelines.control_characters import replaced
 from pipelines.run.context import BACKFILL
 from pipelines.run.outcome import STANDING_HELP, STANDING_TEXTS, ExitCode, message_and_hint
 from pipelines.run.signals import is_stop_asked, signals_raised
+from pipelines.safe_output import replaced
 from pipelines.settings import Channels, Recipient, Settings
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb

@@ -24,7 +24,7 @@ from pipelines.cli.servers import free_port, running_dagster, running_sandbox
 from pipelines.cli.output.console import Output
 from pipelines.cli.run import Launcher
 from pipelines.before_serving import prepare_dagster_home
-from pipelines.telemetry.logs import configure_logs
+from pipelines.logs import configure_logs
 from pipelines.run.options import RunOptions
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
 

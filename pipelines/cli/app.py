@@ -123,7 +123,7 @@ def _code_of(work: Callable[[], int]) -> int:
     from mappings.errors import SyncError
     from pipelines.run.outcome import faults_as_errors
     from pipelines.run.signals import InterruptedRunError, signals_raised
-    from pipelines.streams import lost_output
+    from pipelines.safe_output import lost_output
 
     try:
         with faults_as_errors(f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
@@ -137,7 +137,7 @@ def _code_of(work: Callable[[], int]) -> int:
 
 def _printed(code: int) -> int:
     """Return the exit code of a verb that did its work: a full stdout fails only verbs whose work is to show something."""
-    from pipelines.streams import lost_output
+    from pipelines.safe_output import lost_output
 
     why = lost_output()
     if why:

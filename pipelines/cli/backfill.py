@@ -25,6 +25,7 @@ if IS_WORKING:
     from pipelines.cli.run import Launcher, notify_after, notify_before, options_of
     from pipelines.cli.run_report import RunReport, report_from_outcome, sent_in, show_report
     from pipelines.clock import monotonic_s, new_backfill_id, now
+    from pipelines.logs import configure_logs
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
     from pipelines.run.empty_slices import EmptySlices
@@ -34,7 +35,6 @@ if IS_WORKING:
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
-    from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
     from state.errors import HeldByAnotherError
     from state.ledger.accounts import PublishAccount, ReadAccount

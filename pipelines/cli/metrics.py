@@ -17,11 +17,11 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from mappings.errors import ConfigError
     from pipelines.cli.output.console import Output, written_whole
+    from pipelines.logs import configure_logs
+    from pipelines.metrics import Gauge, exposition, read_gauges, serving_metrics
     from pipelines.run.signals import wait_to_be_stopped
+    from pipelines.safe_output import undisturbed
     from pipelines.settings import current_settings
-    from pipelines.streams import undisturbed
-    from pipelines.telemetry.logs import configure_logs
-    from pipelines.telemetry.metrics import Gauge, exposition, read_gauges, serving_metrics
 
 
 def metrics(

@@ -34,7 +34,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, Progress, shortened, written_whole
     from pipelines.cli.state_reader import StateReader, filter_of, open_state
     from pipelines.clock import now
-    from pipelines.control_characters import replaced
+    from pipelines.safe_output import replaced
     from state.enums import ProblemKind
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord

@@ -29,9 +29,9 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run_report import Unmapped, unmapped_lines, unmapped_of
     from pipelines.cli.state_reader import listed, open_state
-    from pipelines.control_characters import replaced
     from pipelines.run.outcome import ALL, RESENT, WAITING
     from pipelines.run.write_back import standing_of
+    from pipelines.safe_output import replaced
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import OtherEntry, RowRecord

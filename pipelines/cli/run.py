@@ -39,6 +39,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
     from pipelines.cli.workers import WORKERS, fork_process, run_side_by_side
+    from pipelines.logs import configure_logs
     from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
     from pipelines.run.context import BACKFILL, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
@@ -47,7 +48,6 @@ if IS_WORKING:
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
-    from pipelines.telemetry.logs import configure_logs
     from state.backfills import BackfillRecord
 
 

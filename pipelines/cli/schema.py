@@ -25,7 +25,7 @@ if IS_WORKING:
     from mappings.reasons import did_you_mean
     from mappings.reference import feed_json_schema
     from pipelines.cli.output.console import ErrorDocument, Output
-    from pipelines.streams import undisturbed
+    from pipelines.safe_output import undisturbed
 
 
 def schema(

@@ -21,11 +21,11 @@ from mappings.errors import ConfigError, TransientError
 from pipelines.before_serving import prepare_dagster_home
 from pipelines.cli.output.console import Output
 from pipelines.cli.reload import watching
+from pipelines.logs import configure_logs
+from pipelines.metrics import serving_metrics
 from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
 from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
-from pipelines.telemetry.logs import configure_logs
-from pipelines.telemetry.metrics import serving_metrics
 from state.private_files import make_private_folder
 
 SANDBOX = "sandbox"

@@ -15,7 +15,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.reference import VocabularySection, read_vocabulary
     from pipelines.cli.output.console import Output, document_from
-    from pipelines.streams import undisturbed
+    from pipelines.safe_output import undisturbed
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, value, rule, key, or code of a reason.")]
 

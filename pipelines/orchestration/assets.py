@@ -26,7 +26,6 @@ from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
-from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, AssetExecutionType, set_origin
 from pipelines.orchestration.metadata import (
@@ -49,6 +48,7 @@ from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
 from pipelines.run.stage import UNCHANGED
+from pipelines.safe_output import replaced
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.errors import HeldByAnotherError, LeaseLostError
 

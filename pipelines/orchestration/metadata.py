@@ -16,11 +16,11 @@ import orjson
 from mappings.outcome import shown_place
 from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping
-from pipelines.control_characters import replaced
 from pipelines.run.context import RunContext
 from pipelines.run.outcome import WAITING, ExitCode, RunOutcome
 from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
+from pipelines.safe_output import replaced
 from state.enums import Waiting
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter

@@ -182,8 +182,8 @@ def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:
     where = "the stack trace in the log (stderr)"
     try:
         if not structlog.is_configured():
+            from pipelines.logs import configure_logs  # noqa: PLC0415  # as above
             from pipelines.settings import current_settings  # noqa: PLC0415  # as above
-            from pipelines.telemetry.logs import configure_logs  # noqa: PLC0415  # as above
 
             configure_logs(current_settings())
         structlog.get_logger().error("a bug in eventsync", doing=doing, exc_info=error)

@@ -24,9 +24,9 @@ from dagster._core.test_utils import freeze_time
 
 from pipelines.definitions import build_definitions
 from pipelines.launcher import process_tags
+from pipelines.logs import configure_logs
 from pipelines.run.context import RunContext, open_context
 from pipelines.settings import Settings, current_settings, read_settings
-from pipelines.telemetry.logs import configure_logs
 
 
 class MonthClock:

@@ -24,13 +24,13 @@ from commands import every_command
 from mappings.reference import feed_json_schema, read_vocabulary
 from pipelines.cli.schema import DOCUMENTS, document_schema
 from pipelines.definitions import CHECK, GROUP, build_definitions
+from pipelines.metrics import GAUGES
 from pipelines.notices import Cause
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
 from pipelines.orchestration.together import FEWEST_FEEDS
 from pipelines.run.context import open_context
 from pipelines.settings import read_settings
-from pipelines.telemetry.metrics import GAUGES
 from sandbox.switches import Switches, accepted_values, format_switches
 
 

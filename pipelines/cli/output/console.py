@@ -24,8 +24,7 @@ from typing_extensions import TypedDict
 from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.outcome import shown_place
 from mappings.reasons import REASON_TEXTS, Reason
-from pipelines.control_characters import escaped
-from pipelines.streams import undisturbed
+from pipelines.safe_output import escaped, undisturbed
 
 if TYPE_CHECKING:
     from rich.console import Console

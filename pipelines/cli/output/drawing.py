@@ -29,7 +29,7 @@ from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.strict import written, written_rate
-from pipelines.control_characters import replaced
+from pipelines.safe_output import replaced
 
 _WIDTH_OF_A_PIPE = 160
 _WIDER_THAN_ANY = 100_000

@@ -13,8 +13,8 @@ from unit.cli.conftest import FEED, HEADER, MAPPING, ROWS, Decider, Desk
 from unit.cli.stories import RUN_TWICE, follow, told_in
 
 from pipelines.clock import now
+from pipelines.metrics import GAUGES, Gauge, Sample, exposition, serving_metrics
 from pipelines.settings import current_settings
-from pipelines.telemetry.metrics import GAUGES, Gauge, Sample, exposition, serving_metrics
 from state.ledger.ledger import Ledger
 from state.opening import open_database
 from state.queries import LedgerQueries

@@ -18,7 +18,7 @@ from unit.shown_feeds import feeds_shown
 
 from pipelines.cli.app import VERBS
 from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT, SectionName
-from pipelines.telemetry.metrics import GAUGES
+from pipelines.metrics import GAUGES
 from state.ledger.accounts import READS_COMPARED
 
 DOCS = Path(__file__).parents[3] / "docs"

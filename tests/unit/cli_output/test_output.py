@@ -28,9 +28,9 @@ from mappings.errors import ConfigError, SyncError, TransientError
 from pipelines.cli.output.console import Output, publish_line, read_line
 from pipelines.cli.rows import CsvRow, safe_cell, write_csv
 from pipelines.cli.run_report import pace_line
+from pipelines.logs import configure_logs
 from pipelines.run.publish import pace_numbers
 from pipelines.settings import read_settings
-from pipelines.telemetry.logs import configure_logs
 
 ESCAPE = "\x1b"
 

@@ -22,7 +22,6 @@ from mappings.errors import ConfigError, MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.control_characters import replaced
 from pipelines.notices import (
     MOST_CHARS,
     MOST_FEEDS,
@@ -35,6 +34,7 @@ from pipelines.notices import (
 )
 from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.outcome import ExitCode, RunOutcome
+from pipelines.safe_output import replaced
 from pipelines.settings import read_channels, read_settings
 from state.ledger.ledger import Ledger
 

@@ -7,9 +7,8 @@ import sys
 
 import structlog
 
-from pipelines.control_characters import escaped
+from pipelines.safe_output import escaped, undisturbed
 from pipelines.settings import Settings
-from pipelines.streams import undisturbed
 
 
 def configure_logs(settings: Settings) -> None:

@@ -1,1 +1,0 @@
-"""Log lines and Prometheus metrics for operators."""

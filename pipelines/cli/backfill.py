@@ -27,11 +27,10 @@ if IS_WORKING:
     from pipelines.clock import monotonic_s, new_backfill_id, now
     from pipelines.logs import configure_logs
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
-    from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
+    from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, require_service, was_launched_by
     from pipelines.run.empty_slices import EmptySlices
     from pipelines.run.options import RunOptions, Window
     from pipelines.run.outcome import ExitCode, RunOutcome, worst
-    from pipelines.run.service import require_service
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings

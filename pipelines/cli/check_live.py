@@ -32,8 +32,8 @@ from pipelines.cli.findings import LiveFinding, Readiness
 from pipelines.cli.service_lists import ServiceAnswers, ask_service
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
+from pipelines.run.context import ListMemory, change_between, require_service
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.service import ListMemory, change_between, require_service
 from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database

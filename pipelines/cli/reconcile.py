@@ -18,10 +18,10 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_feed_session
     from pipelines.clock import now
     from pipelines.logs import configure_logs
+    from pipelines.run.context import open_api, require_service
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
-    from pipelines.run.service import open_api, require_service
     from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.decisions import Found

@@ -20,9 +20,9 @@ if IS_WORKING:
     from pipelines.cli.rows import parse_choice
     from pipelines.cli.state_reader import FeedSession, listed, open_feed_session, typed_key
     from pipelines.logs import configure_logs
+    from pipelines.run.context import open_api
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
-    from pipelines.run.service import open_api
     from pipelines.settings import current_settings
     from state.ledger.choices import Change, Instruction, NoChange, Option
     from state.ledger.decisions import Proposal, Resolved, propose, raise_all

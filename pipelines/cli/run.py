@@ -41,11 +41,10 @@ if IS_WORKING:
     from pipelines.cli.workers import WORKERS, fork_process, run_side_by_side
     from pipelines.logs import configure_logs
     from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
-    from pipelines.run.context import BACKFILL, open_context
+    from pipelines.run.context import BACKFILL, open_context, require_service
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
     from pipelines.run.outcome import ExitCode, FaultError, MachineError, RunOutcome, faults_as_errors, outcome_of, worst
-    from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from state.backfills import BackfillRecord

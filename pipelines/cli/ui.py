@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.run import sync_feeds
     from pipelines.cli.run_report import show_accounts
     from pipelines.cli.servers import demo_service, leave_running
-    from pipelines.run.service import require_service
+    from pipelines.run.context import require_service
     from pipelines.settings import current_settings, read_settings
 
 

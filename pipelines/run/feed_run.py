@@ -24,7 +24,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.run.backfill import narrow_to
 from pipelines.run.brakes import brake_error, pass_the_gate
-from pipelines.run.context import RunContext
+from pipelines.run.context import ListMemory, RunContext, ServiceLists, note_headers
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import (
@@ -48,7 +48,6 @@ from pipelines.run.publish import (
     patience_with,
     publish,
 )
-from pipelines.run.service import ListMemory, ServiceLists, note_headers
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import write_back_rows

@@ -18,8 +18,8 @@ from mappings.event import Directory
 from mappings.examples import example_bodies
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
+from pipelines.run.context import ServiceLists
 from pipelines.run.preflight import CLEAR, Outlook, Preflight
-from pipelines.run.service import ServiceLists
 from state.notes import ServiceNotes
 
 HERE = "https://events.example.org#default"

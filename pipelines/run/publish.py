@@ -1,7 +1,7 @@
 """Publish the owed rows: open the client, compare the contract, then claim, deliver and settle with several requests in flight.
 
-COMMIT POINT 2 of a run. A slot claims its next intent in the transaction that records its last answer, so that a kill leaves at
-most as many unanswered rows as there are slots. The source is not needed. A drain stops if its answers show that the mapping or
+COMMIT POINT 2 of a run. The transaction that records an answer claims the next row, so that a kill leaves at most as many
+unanswered rows as there are slots, and a quarter more that waited for one. The source is not needed. A drain stops if its answers show that the mapping or
 the key is wrong, and not single rows.
 """
 

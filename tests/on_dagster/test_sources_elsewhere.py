@@ -61,5 +61,6 @@ def test_a_brake_tells_the_editors_all_the_same(desk: DeskElsewhere) -> None:
     for number in range(4, 8):
         desk.places.sheet.put(number, 3, "soon")
     assert not desk.run(feed=SHEET).success
-    assert [status for _, status, _ in desk.places.said()][:4] == ["rejected"] * 4
-    assert desk.places.said()[4] == ("0105", "waits", "Not sent yet.")
+    rows = desk.places.said()
+    assert [row["Status"] for row in rows][:4] == ["rejected"] * 4
+    assert rows[4] == {"ID": "0105", "Status": "waits", "Problem": "Not sent yet."}

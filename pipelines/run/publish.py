@@ -1,8 +1,8 @@
 """Publish the owed rows: open the client, compare the contract, then claim, deliver and settle with several requests in flight.
 
 COMMIT POINT 2 of a run. The transaction that records an answer claims the next row, so that a kill leaves at most as many
-unanswered rows as there are slots, and a quarter more that waited for one. The source is not needed. A drain stops if its answers show that the mapping or
-the key is wrong, and not single rows.
+unanswered rows as there are slots, and a quarter more that waited for one. The source is not needed. A drain stops if its
+answers show that the mapping or the key is wrong, and not single rows.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ CREATE TABLE lease (
     CONSTRAINT fk_lease_scope_id_scope FOREIGN KEY (scope_id) REFERENCES scope (id)
 );
 INSERT INTO lease
-SELECT scope_id, (SELECT max(token) FROM lease_before AS every WHERE every.scope_id = lease_before.scope_id), holder, host, pid,
-    process_started, acquired_at, heartbeat_at, expires_at, boot
-FROM lease_before WHERE shard = (SELECT min(shard) FROM lease_before AS every WHERE every.scope_id = lease_before.scope_id);
+SELECT lease_before.scope_id, newest, holder, host, pid, process_started, acquired_at, heartbeat_at, expires_at, boot
+FROM lease_before JOIN (SELECT scope_id, max(token) AS newest, min(shard) AS first FROM lease_before GROUP BY scope_id) AS every
+    ON every.scope_id = lease_before.scope_id AND every.first = lease_before.shard;
 DROP TABLE lease_before;
 CREATE TABLE notice_before AS SELECT * FROM notice_sent;
 DROP TABLE notice_sent;

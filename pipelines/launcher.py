@@ -29,7 +29,7 @@ from pipelines.orchestration.dagster_private import (
     put_backfill,
 )
 from pipelines.orchestration.webserver import are_partitions, launch_config, launch_tags, launched_job, slice_tags, wanted_assets
-from pipelines.run.backfill import has_days, plan_of_record
+from pipelines.run.backfill import plan_of_record
 from pipelines.run.options import RunOptions, Window
 from pipelines.run.outcome import ExitCode
 from state.backfills import BackfillRecord, BackfillState, SliceState
@@ -139,7 +139,9 @@ def run_job(
     `backfill`: the backfill whose slice is run. An interrupted run returns CANCELED, although Dagster records a failure or no
     end.
     """
-    job = definitions.resolve_job_def(launched_job(mapping, options))
+    name = launched_job(mapping, options)
+    is_own = name == names.JOB
+    job = definitions.resolve_job_def(name) if is_own else definitions.resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.get() as instance:
         end_runs_of_the_dead(instance)
         tags = dict(launch_tags(mapping, options, launched_by))
@@ -151,7 +153,7 @@ def run_job(
                 instance=instance,
                 run_id=run_id,
                 run_config={**launch_config(options), "loggers": _QUIET},
-                asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
+                asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping, options)],
                 tags={**tags, **process_tags(), **origin_tags()},
                 raise_on_error=False,
             )
@@ -197,7 +199,7 @@ def show_backfill(instance: dg.DagsterInstance, mapping: FeedMapping, record: Ba
         SLICES_TAG: f"{done} of {len(record.slices)} done",
     }
     # Dagster expects each run of a partitioned job to name its partitions.
-    job = names.backfill_job_of(mapping.feed) if is_by_day or not has_days(mapping) else ""
+    job = names.ASSETS_JOB if is_by_day else ""
     put_backfill(
         instance,
         record.backfill_id,

@@ -289,10 +289,10 @@ class Launcher:
         if self._definitions is None:
             prepare_dagster_home(settings.dagster_home)
             with output.progress("starting Dagster (skip it with --no-dagster)", is_counted=False), signals_raised():
-                from pipelines.definitions import build_definitions  # Dagster takes seconds to import
+                from pipelines.definitions import application  # Dagster takes seconds to import
 
                 wanted = {mapping.feed for mapping in feeds}
-                self._definitions = build_definitions(settings, partial(open_context, settings, output.aside), wanted=wanted)
+                self._definitions = application(settings, partial(open_context, settings, output.aside), wanted=wanted)
         return self._definitions
 
     def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:

@@ -13,11 +13,16 @@ REPOSITORY = "__repository__"
 """Dagster's name for the definitions of a location."""
 FEED_TAG = "eventsync/feed"
 LAUNCHED_BY_TAG = "eventsync/launched_by"
-DUE_FEEDS_JOB = "due_feeds"
-"""The job of feeds that share a schedule. Unlike those of feeds, its name does not begin with `sync_`."""
+OPTIONS = "eventsync_options"
+"""The resource with the options of a run."""
+JOB = "sync"
+"""The job of all feeds; a run selects the assets of its own."""
+ASSETS_JOB = "__ASSET_JOB"
+"""Dagster's own job of all assets, which makes partitions."""
+PHASES = ("staged", "published")
+"""The assets of a feed that a run makes."""
 
 _MAIL = re.compile(r"\w[A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", re.ASCII)
-_RUN, _BACKFILL = "sync_", "backfill_"
 
 
 def group_of(feed: FeedName) -> str:
@@ -25,19 +30,9 @@ def group_of(feed: FeedName) -> str:
     return feed.replace("-", "_")
 
 
-def job_of(feed: FeedName) -> str:
-    """Return the name of the job that stages and publishes a feed."""
-    return f"{_RUN}{group_of(feed)}"
-
-
-def group_of_job(job: str) -> str:
-    """Return the group name of the feed that a job runs, "" for any other job."""
-    return next((job.removeprefix(one) for one in (_RUN, _BACKFILL) if job.startswith(one)), "")
-
-
-def schedule_of_job(job: str) -> str:
-    """Return the name of a job's schedule."""
-    return f"{job}_schedule"
+def schedule_of(feed: FeedName) -> str:
+    """Return the name of a feed's schedule."""
+    return f"sync_{group_of(feed)}_schedule"
 
 
 def owners_of(owner: str) -> list[str]:
@@ -47,11 +42,6 @@ def owners_of(owner: str) -> list[str]:
     return [owner if _MAIL.fullmatch(owner) else f"team:{owner.removeprefix('team:') or owner}"]
 
 
-def backfill_job_of(feed: FeedName) -> str:
-    """Return the name of the job that backfills a feed."""
-    return f"{_BACKFILL}{group_of(feed)}"
-
-
-def step_of(feed: FeedName) -> str:
-    """Return the key of a feed's step in a run of several feeds."""
-    return f"sync[{group_of(feed)}]"
+def step_of(feed: FeedName, phase: str) -> str:
+    """Return the name of the step that makes an asset of a feed: `source`, `staged`, `published` or `backfilled`."""
+    return f"{group_of(feed)}__{phase}"

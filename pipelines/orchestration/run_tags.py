@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import dagster as dg
 
@@ -33,11 +34,11 @@ def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
     return [FeedName(feed) for tag, feed in run.tags.items() if tag in {names.FEED_TAG, tag_of(feed)}]
 
 
-def tag_feeds(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tag a run of assets launched from their pages with its feeds: it has no job that names them."""
-    feeds = sorted({key.path[0] for key in run.asset_selection or () if key.path[-1] != "source"})
-    if feeds and not feeds_of(run):
-        instance.add_run_tags(run.run_id, feed_tags(feeds))
+def tag_feed(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> None:
+    """Tag a run with a feed that it makes assets of, as of a run of assets launched from their pages."""
+    if feed not in feeds_of(instance.get_run_by_id(run.run_id) or run):
+        folders = {tuple(key.path[:-1]) for key in run.asset_selection or ()}
+        instance.add_run_tags(run.run_id, {names.FEED_TAG if len(folders) == 1 else tag_of(feed): feed})
 
 
 def tag_of(feed: str) -> str:
@@ -54,43 +55,45 @@ def records_of(
     return sorted(found, key=lambda record: record.storage_id, reverse=True)
 
 
-def at_work(instance: dg.DagsterInstance, feed: FeedName, open_run_context: OpenContext) -> dg.SkipReason | None:
-    """Return a reason to skip a tick if a run of the feed is at work, else None; a backfill does not count."""
-    runs = [one.dagster_run for one in records_of(instance, feed, [*WAITING, *BEGUN])]
-    runs = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
-    is_busy = feed in _busy(instance, runs, open_run_context)
-    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if is_busy else None
+def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -> FeedsAtWork:
+    """Return the feeds that no further run should be started for: those whose lease is held, and those of runs that wait.
 
-
-def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -> tuple[frozenset[FeedName], frozenset[FeedName]]:
-    """Return the feeds that are at work, and those with a backfill, for which a scheduled run may have to wait."""
+    Dagster's status of a run that has begun says nothing: where a launcher has no health checks, a killed run is shown as STARTED
+    for ever, and its queue counts it. A run whose lease was neither renewed nor released is reported as failed. If the state DB
+    does not answer, begun runs count as at work.
+    """
     runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
     backfills = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL]
-    others = [run for run in runs if run not in backfills]
-    return _busy(instance, others, open_run_context), frozenset(feed for run in backfills for feed in feeds_of(run))
-
-
-def _busy(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], open_run_context: OpenContext) -> frozenset[FeedName]:
-    """Return the feeds of runs that wait in the queue, and those of begun runs whose lease is held.
-
-    Where a launcher has no health checks, Dagster shows a killed run as STARTED for ever, and its queue counts it: a run whose
-    lease was neither renewed nor released is reported as failed. If the state DB does not answer, begun runs count as at work.
-    """
-    waiting = {feed for run in runs if run.status in WAITING for feed in feeds_of(run)}
     begun = [run for run in runs if run.status in BEGUN]
-    if not begun:
-        return frozenset(waiting)
-    feeds = {feed for run in begun for feed in feeds_of(run)}
+    waiting = {
+        feed: f"run {run.run_id}" for run in runs if run.status in WAITING and run not in backfills for feed in feeds_of(run)
+    }
+    backfilled = frozenset(feed for run in backfills for feed in feeds_of(run))
     try:
         with open_run_context() as run_context:
             clock = own_clock(run_context.engine, run_context.now)
             leases = [*held_leases(run_context.engine, run_context.settings.destination, clock)]
     except SyncError:
-        return frozenset(waiting | feeds)
+        unknown = {feed: f"run {run.run_id}" for run in begun if run not in backfills for feed in feeds_of(run)}
+        return FeedsAtWork(waiting | unknown, backfilled)
     silent = [holder for _, holder, is_alive in leases if not is_alive]
     for run in begun:
         if any(holder.startswith(f"run {run.run_id},") for holder in silent):
             instance.report_run_failed(run, "no process renews its lease; the state is intact: the next run continues")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-    held = {feed for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
-    return frozenset(waiting | feeds & held)
+    held = {feed: holder for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
+    return FeedsAtWork(waiting | held, backfilled)
+
+
+class FeedsAtWork(NamedTuple):
+    """`busy`: feeds with the run that is at work, or that waits to be; `backfilled`: those for which a scheduled run may have to
+    wait for a slice of a backfill.
+    """
+
+    busy: Mapping[FeedName, str]
+    backfilled: frozenset[FeedName]
+
+    def reason(self, feed: FeedName) -> dg.SkipReason | None:
+        """Return a reason to skip a tick if a run of the feed is at work, else None."""
+        run = self.busy.get(feed)
+        return dg.SkipReason(f"at work: {run}") if run else None

@@ -18,7 +18,6 @@ import httpx
 import psutil
 
 from mappings.errors import SyncError, TransientError
-from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
 from pipelines.clock import now
@@ -76,8 +75,7 @@ class Webserver:
         """
         job = launched_job(mapping, options)
         selector: dict[str, Any] = {"repositoryLocationName": self.location, "repositoryName": names.REPOSITORY, "jobName": job}
-        if assets := wanted_assets(mapping.feed, options):
-            selector["assetSelection"] = [{"path": list(path)} for path in assets]
+        selector["assetSelection"] = [{"path": list(path)} for path in wanted_assets(mapping, options)]
         tags = [{"key": key, "value": value} for key, value in launch_tags(mapping, options, launched_by).items()]
         config = {"runConfigData": launch_config(options), "mode": "default", "executionMetadata": {"tags": tags}}
         answer = self._query(_LAUNCH, {"params": {"selector": selector, **config}})["launchPipelineExecution"]
@@ -161,19 +159,21 @@ def launch_config(options: RunOptions) -> dict[str, Any]:
         mode="json", include={"limit", "accept", "full", "wait", "publish_only", "window"}, exclude_none=True
     )
     config |= {"row_keys": list(options.keys), "as_draft": options.status == "draft"}
-    return {"resources": {"options": {"config": config}}}
+    return {"resources": {names.OPTIONS: {"config": config}}}
 
 
-def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[tuple[str, str]]:
-    """Return the assets to which the options limit a run; empty for all."""
-    if options.stage_only:
-        return [(feed, "staged")]
-    return [(feed, "published")] if options.publish_only else []
+def wanted_assets(mapping: FeedMapping, options: RunOptions) -> Sequence[tuple[str, str]]:
+    """Return the assets that a run with these options makes."""
+    if launched_job(mapping, options) == names.ASSETS_JOB:
+        return [(mapping.feed, "backfilled")]
+    phases = ("staged",) if options.stage_only else ("published",) if options.publish_only else names.PHASES
+    return [(mapping.feed, phase) for phase in phases]
 
 
 def launched_job(mapping: FeedMapping, options: RunOptions) -> str:
-    """Return the name of the job to launch: the backfill job for a window, else the feed's job."""
-    return names.backfill_job_of(mapping.feed) if options.window else names.job_of(mapping.feed)
+    """Return the name of the job to launch; partitions are made by Dagster's own job of all assets."""
+    is_partitioned = options.window is not None and are_partitions(mapping, options.window)
+    return names.ASSETS_JOB if is_partitioned else names.JOB
 
 
 def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> Mapping[str, str]:

@@ -124,7 +124,7 @@ class Office:
     def ask_for(self, options: RunOptions, at: datetime) -> None:
         """Run the feed as a person would from the launchpad."""
         self.clock.set(at)
-        job = self.definitions.resolve_job_def(names.job_of(FEED))
+        job = self.definitions.resolve_job_def(names.JOB)
         with freeze_time(at.astimezone(UTC)):
             tags = {names.FEED_TAG: FEED, names.LAUNCHED_BY_TAG: "a person"}
             run = self.instance.create_run_for_job(job, run_config=launch_config(options), tags=tags)
@@ -158,7 +158,7 @@ def _schedule_of(workspace: WorkspaceProcessContext) -> RemoteSchedule:
     (entry,) = workspace.create_request_context().get_code_location_entries().values()
     assert entry.code_location is not None, entry.load_error
     (repository,) = entry.code_location.get_repositories().values()
-    name = names.schedule_of_job(names.job_of(FEED))
+    name = names.schedule_of(FEED)
     (found,) = [schedule for schedule in repository.get_schedules() if schedule.name == name]
     return found
 

@@ -22,7 +22,7 @@ from dagster._core.events import DagsterEvent
 from dagster._core.execution.api import execute_run
 from dagster._core.test_utils import freeze_time
 
-from pipelines.definitions import build_definitions
+from pipelines.definitions import application
 from pipelines.launcher import process_tags
 from pipelines.logs import configure_logs
 from pipelines.run.context import RunContext, open_context
@@ -59,14 +59,14 @@ def definitions_at(settings: Settings, now: Callable[[], datetime]) -> dg.Defini
         with open_context(settings) as context:
             yield replace(context, now=now)
 
-    return build_definitions(settings, open_then)
+    return application(settings, open_then)
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """What the scheduler loads: the project's definitions, without its logs."""
     settings = current_settings()
-    return build_definitions(settings, lambda: open_context(settings))
+    return application(settings, lambda: open_context(settings))
 
 
 def carry_out(instance: dg.DagsterInstance, definitions: dg.Definitions, run_id: str) -> bool:

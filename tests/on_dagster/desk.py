@@ -19,10 +19,10 @@ from integration.desk import shell_environ
 from integration.service import Door
 from lookalikes.notices import closed_port
 
-from pipelines.definitions import build_definitions
+from pipelines.definitions import application
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import origin_tags
-from pipelines.orchestration.webserver import launch_config, wanted_assets
+from pipelines.orchestration.webserver import launch_config
 from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
@@ -101,22 +101,28 @@ class Desk(Door):
 
     def definitions(self) -> dg.Definitions:
         settings = self.settings
-        return build_definitions(settings, lambda: open_context(settings))
+        return application(settings, lambda: open_context(settings))
 
     def run(self, options: RunOptions | None = None, *, feed: str = FEED) -> dg.ExecuteInProcessResult:
         """Run a feed's job as the launchpad would, with the options as run configuration."""
-        return self.run_configured(launch_config(options or RunOptions()), wanted_assets(feed, options or RunOptions()), feed)
+        options = options or RunOptions()
+        assets = [
+            (feed, phase)
+            for phase in names.PHASES
+            if phase != ("staged" if options.publish_only else "published" if options.stage_only else "")
+        ]
+        return self.run_configured(launch_config(options), assets, feed)
 
     def run_configured(
         self, config: Mapping[str, Any], assets: Iterable[tuple[str, ...]] = (), feed: str = FEED
     ) -> dg.ExecuteInProcessResult:
         return (
             self.definitions()
-            .resolve_job_def(names.job_of(feed))
+            .resolve_job_def(names.JOB)
             .execute_in_process(
                 instance=self.instance,
                 run_config=config,
-                asset_selection=[dg.AssetKey(path) for path in assets] or None,
+                asset_selection=[dg.AssetKey(path) for path in assets or ((feed, phase) for phase in names.PHASES)],
                 tags={names.FEED_TAG: feed, **origin_tags()},
                 raise_on_error=False,
             )

@@ -15,7 +15,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import BulkActionStatus, PartitionBackfill
-from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job
+from pipelines.orchestration.webserver import launch_config, launch_tags, wanted_assets
 from pipelines.run.options import RunOptions, Window
 
 BACKFILLED = dg.AssetKey([FEED, "backfilled"])
@@ -37,8 +37,18 @@ def window(by: str, first: str, last: str) -> RunOptions:
 
 
 def run(desk: Desk, mapping: FeedMapping, options: RunOptions, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
-    job = desk.definitions().resolve_job_def(names.backfill_job_of(mapping.feed))
-    return job.execute_in_process(instance=desk.instance, run_config=launch_config(options), tags=tags, raise_on_error=False)
+    definitions, paths = desk.definitions(), wanted_assets(mapping, options)
+    if options.window is None:
+        paths = [(mapping.feed, "backfilled")]
+    is_ours = paths[0][-1] in names.PHASES
+    job = definitions.resolve_job_def(names.JOB) if is_ours else definitions.resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(
+        instance=desk.instance,
+        run_config=launch_config(options),
+        asset_selection=[dg.AssetKey(path) for path in paths],
+        tags=tags,
+        raise_on_error=False,
+    )
 
 
 def made(desk: Desk) -> set[str]:
@@ -68,11 +78,10 @@ def test_a_window_of_the_command_line_is_brought_in(
     assert (result.success, made(desk), len(desk.events())) == (True, days, events)
 
 
-def test_a_source_without_days_has_a_job_for_a_window_of_its_events(desk: Desk) -> None:
+def test_a_source_without_days_runs_for_a_window_of_its_events(desk: Desk) -> None:
     desk.source([line(1, day="2031-05-01"), line(2, day="2031-06-01")])
     mapping = load_feed(desk.mapping())
     options = window("event", "2031-06-01", "2031-06-30")
-    assert launched_job(mapping, options) == "backfill_town_hall"
     result = run(desk, mapping, options, dict(launch_tags(mapping, options, "backfill")))
     assert result.success, failure_of(result)
     assert [event["title"] for event in desk.events()] == ["Evening 2"]
@@ -81,12 +90,10 @@ def test_a_source_without_days_has_a_job_for_a_window_of_its_events(desk: Desk) 
 
 
 def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMapping) -> None:
-    told, _ = failure_of(run(desk, dated, RunOptions(), {}))
-    assert "select partitions" in told
-    mapping = load_feed(desk.mapping())
-    told, metadata = failure_of(run(desk, mapping, RunOptions(), {}))
+    told, metadata = failure_of(run(desk, dated, RunOptions(), {}))
     assert "no days of town-hall were selected" in told
     assert metadata["exit_code"] == 2
+    assert "select partitions" in told
 
 
 def shown(desk: Desk) -> tuple[PartitionBackfill, list[dg.DagsterRun]]:
@@ -134,7 +141,7 @@ def test_after_a_kill_the_same_command_goes_on_with_dagsters_runs_and_every_day_
     assert code == 0, err
     assert [one["state"] for one in json.loads(out)["backfill"]["slices"]] == ["done"] * 2
     backfill, runs = shown(desk)
-    assert (backfill.status, backfill.job_name) == (BulkActionStatus.COMPLETED_SUCCESS, "backfill_town_hall")
+    assert (backfill.status, backfill.job_name) == (BulkActionStatus.COMPLETED_SUCCESS, "__ASSET_JOB")
     assert backfill.partition_names == ["2026-05-01", "2026-05-02"]
     assert {run.tags["dagster/backfill"] for run in runs} == {backfill.backfill_id}
     with dg.DagsterInstance.from_config(str(desk.folder / "dagster")) as instance:

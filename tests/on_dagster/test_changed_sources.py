@@ -30,7 +30,7 @@ def test_the_sensor_looks_from_the_start_as_often_as_the_file_says_beside_a_sche
     definitions = desk.definitions()
     sensor = definitions.resolve_sensor_def("sync_town_hall_when_changed")
     assert (sensor.minimum_interval_seconds, sensor.default_status) == (300, dg.DefaultSensorStatus.RUNNING)
-    assert sensor.job_name == "sync_town_hall"
+    assert sensor.job_name == "sync"
     assert schedules_of_feeds(definitions) == []
     desk.mapping(text=MAPPING.replace("timezone: Europe/Warsaw}}", "timezone: Europe/Warsaw, look_every: 10m}}", 1))
     assert desk.definitions().resolve_schedule_def("sync_town_hall_schedule")
@@ -80,7 +80,7 @@ def test_a_change_while_a_run_is_at_work_is_seen_by_the_next_look(desk: Desk) ->
     desk.mapping(text=WATCHED)
     cursor = look(desk).cursor
     os.utime(desk.folder / "events.csv", (LONG_AGO, LONG_AGO))
-    job = desk.definitions().resolve_job_def("sync_town_hall")
+    job = desk.definitions().resolve_job_def("sync")
     run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED}, status=dg.DagsterRunStatus.STARTING)
     busy = look(desk, cursor)
     assert run.run_id in (busy.skip_message or "")
@@ -102,7 +102,7 @@ def test_a_later_look_continues_a_run_that_failed_though_the_source_is_the_same(
 ) -> None:
     desk.mapping(text=WATCHED)
     cursor = look(desk).cursor
-    job = desk.definitions().resolve_job_def("sync_town_hall")
+    job = desk.definitions().resolve_job_def("sync")
     run = desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED, **ending}, status=dg.DagsterRunStatus.STARTED)
     desk.instance.report_run_failed(run, "run worker exited with code 137")
     later = now() + timedelta(minutes=minutes)

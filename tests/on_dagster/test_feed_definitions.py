@@ -15,7 +15,7 @@ from reference_pages.__main__ import write_assets
 
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_feed, load_folder
-from pipelines.definitions import build_definitions
+from pipelines.definitions import application
 from pipelines.orchestration import names
 from pipelines.run.context import open_context
 
@@ -34,15 +34,15 @@ def test_a_feed_is_three_assets_that_depend_on_one_another_in_a_group_of_its_nam
     kinds = {SOURCE: {"csv"}, STAGED: {"python", "sqlite"}, PUBLISHED: {"python", "http"}}
     assert {spec.key: spec.kinds for spec in specs} == kinds
     settings = desk.settings.model_copy(update={"state_url": "postgresql+psycopg://worker@db.example.org/eventsync"})
-    assert spec_of(build_definitions(settings, _never), STAGED).kinds == {"python", "postgres"}
+    assert spec_of(application(settings, _never), STAGED).kinds == {"python", "postgres"}
 
 
-def test_the_job_of_a_feed_stages_and_publishes_it_alone(desk: Desk) -> None:
+def test_one_job_stages_and_publishes_all_feeds(desk: Desk) -> None:
     desk.mapping("other-feed")
-    job = desk.definitions().resolve_job_def("sync_town_hall")
-    assert set(job.asset_layer.executable_asset_keys) == {STAGED, PUBLISHED}
-    assert job.tags["eventsync/feed"] == FEED
-    options = job.resource_defs["options"].config_schema.config_type.fields
+    job = desk.definitions().resolve_job_def("sync")
+    others = {dg.AssetKey(["other-feed", phase]) for phase in names.PHASES}
+    assert set(job.asset_layer.executable_asset_keys) == {STAGED, PUBLISHED, *others}
+    options = job.resource_defs["eventsync_options"].config_schema.config_type.fields
     expected = {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window"}
     assert set(options) == expected
     assert all(len(field.description or "") > 20 and not field.is_required for field in options.values())
@@ -77,14 +77,14 @@ TICKS = {
 
 def test_a_tick_asks_for_a_run_unless_one_of_the_feed_is_at_work(desk: Desk, home: dg.DagsterInstance) -> None:
     definitions = desk.definitions()
-    job, schedule = definitions.resolve_job_def("sync_town_hall"), definitions.resolve_schedule_def("sync_town_hall_schedule")
+    job, schedule = definitions.resolve_job_def("sync"), definitions.resolve_schedule_def("sync_town_hall_schedule")
     for which, (tags, statuses, is_skipped) in TICKS.items():
         for status in statuses:
             run = home.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus[status])
             tick = schedule.evaluate_tick(dg.build_schedule_context(home))
             launched_by = [one.tags[names.LAUNCHED_BY_TAG] for one in tick.run_requests or ()]
             assert launched_by == ["schedule"] * (not is_skipped), (which, status)
-            assert (f"run {run.run_id} of {FEED} has not ended yet" == tick.skip_message) is is_skipped
+            assert (f"at work: run {run.run_id}" == tick.skip_message) is is_skipped
             home.delete_run(run.run_id)
     mapping = load_feed(desk.folder / "feeds" / f"{FEED}.yaml")
     home.create_run_for_job(job, tags=OURS, status=dg.DagsterRunStatus.STARTED)
@@ -97,7 +97,7 @@ def test_fifty_feeds_load_without_a_word_to_the_network(desk: Desk, monkeypatch:
     for number in range(50):
         desk.mapping(f"feed-{number}")
     monkeypatch.setattr(socket.socket, "connect", _never)
-    definitions = build_definitions(desk.settings, _never)
+    definitions = application(desk.settings, _never)
     dg.Definitions.validate_loadable(definitions)
     assert (len(list(definitions.resolve_all_asset_specs())), schedules_of_feeds(definitions)) == (153, [])
 
@@ -207,7 +207,7 @@ def test_a_person_may_run_the_check_and_it_passes_once_the_file_is_mended(desk: 
     assert (mended.passed, "eventsync reload" in (mended.description or "")) == (True, True)
 
 
-def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_which_fails_at_once(
+def test_its_feed_keeps_its_place_its_owner_its_schedule_whose_ticks_are_red_and_fails_at_once(
     desk: Desk, home: dg.DagsterInstance
 ) -> None:
     definitions = break_one(desk)
@@ -219,8 +219,10 @@ def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_w
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     with pytest.raises(dg.Failure, match=r"broken\.yaml:.*titel"):
         schedule.evaluate_tick(dg.build_schedule_context(instance=home, scheduled_execution_time=AT))
-    job = definitions.resolve_job_def("sync_night_walks")
-    assert "titel" in failure_of(job.execute_in_process(instance=desk.instance, raise_on_error=False))[0]
+    assert {spec.owners[0] for spec in specs} == {"agenda@example.org"}
+    job, keys = definitions.resolve_job_def("sync"), [dg.AssetKey([OTHER, phase]) for phase in names.PHASES]
+    failed = job.execute_in_process(instance=desk.instance, asset_selection=keys, raise_on_error=False)
+    assert "titel" in failure_of(failed)[0]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_w
 )
 def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) -> None:
     definitions = break_one(desk, text)
-    assert {job.name for job in definitions.resolve_all_job_defs() if job.name.startswith("sync_")} == {"sync_town_hall"}
+    assert {key.path[0] for key in definitions.resolve_job_def("sync").asset_layer.executable_asset_keys} == {FEED}
     assert definitions.resolve_schedule_def("sync_town_hall_schedule").cron_schedule == "15 */2 * * *"
     assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
 
@@ -241,12 +243,11 @@ def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) 
 def test_it_is_red_where_definitions_are_validated(desk: Desk) -> None:
     desk.mapping("broken", text="feed: [")
     with pytest.raises(MappingFileError, match=r"broken\.yaml"):
-        build_definitions(desk.settings, lambda: open_context(desk.settings), is_strict=True)
+        application(desk.settings, lambda: open_context(desk.settings), is_strict=True)
 
 
 def test_a_schedule_that_is_itself_the_mistake_is_not_kept(desk: Desk) -> None:
     definitions = break_one(desk, MAPPING.replace("15 */2", "61 */2"))
-    assert definitions.resolve_job_def("sync_night_walks")
     assert schedules_of_feeds(definitions) == ["sync_town_hall_schedule"]
 
 

@@ -14,7 +14,7 @@ from on_dagster.desk import FEED, HEADER, MAPPING, Desk, checks_of, failure_of, 
 
 from mappings.yaml.loader import load_folder
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import feeds_of
+from pipelines.orchestration.run_tags import feeds_of
 from pipelines.run.context import open_context
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
 
@@ -169,7 +169,7 @@ def test_a_source_that_is_away_fails_the_run_once_what_is_staged_was_sent(desk: 
 
 
 def configured(**options: object) -> dict[str, object]:
-    return {"resources": {"options": {"config": options}}}
+    return {"resources": {names.OPTIONS: {"config": options}}}
 
 
 def test_a_brake_that_is_accepted_warns_and_lets_the_good_rows_through(braked: Desk) -> None:

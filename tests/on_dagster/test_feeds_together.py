@@ -13,12 +13,8 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    InstigatorType,
-    ScheduleInstigatorData,
-)
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._grpc.types import ExecuteRunArgs
 from integration.desk import shell_environ
 from lookalikes.notices import webhook
 from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, ended, schedules_of_feeds, until
@@ -28,9 +24,8 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import _repository
+from pipelines.orchestration.automation import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
 from pipelines.orchestration.metadata import PUBLISH_CHECKS
-from pipelines.orchestration.together import FEWEST_FEEDS, MOST_FEEDS, MOST_ROWS
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
@@ -65,20 +60,21 @@ def tick(desk: Desk) -> list[dg.RunRequest]:
 
 
 def feeds_of(request: dg.RunRequest) -> list[str]:
-    feeds: list[str] = request.run_config["ops"]["list_feeds"]["config"]["feeds"]
-    return feeds
+    return list(dict.fromkeys(key.path[0] for key in request.asset_selection or ()))
 
 
 def run(desk: Desk, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-    job = desk.definitions().resolve_job_def(names.DUE_FEEDS_JOB)
-    return job.execute_in_process(instance=desk.instance, run_config=request.run_config, tags=request.tags, raise_on_error=False)
+    job = desk.definitions().resolve_job_def(names.JOB)
+    selection = list(request.asset_selection or ())
+    return job.execute_in_process(instance=desk.instance, asset_selection=selection, tags=request.tags, raise_on_error=False)
 
 
 def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     """What each failed step says, by its feed."""
     failed = [event for event in result.all_events if event.is_step_failure]
     told = {str(event.step_key): event.step_failure_data.user_failure_data for event in failed}
-    return {feed: one.description or "" for feed in FEEDS if (one := told.get(names.step_of(FeedName(feed))))}
+    steps = ((feed, names.step_of(FeedName(feed), phase)) for feed in FEEDS for phase in names.PHASES)
+    return {feed: one.description or "" for feed, step in steps if (one := told.get(step))}
 
 
 def evaluated(desk: Desk, feed: str, asset: str) -> dict[str, bool]:
@@ -86,7 +82,8 @@ def evaluated(desk: Desk, feed: str, asset: str) -> dict[str, bool]:
     key = dg.AssetKey([feed, asset])
     keys = [dg.AssetCheckKey(key, name) for name in (BRAKE_TEXTS if asset == "staged" else PUBLISH_CHECKS)]
     found = desk.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    return {one.name: record.status.value == "SUCCEEDED" for one, record in found.items()}
+    ends = {one.name: record.status.value for one, record in found.items()}
+    return {name: status == "SUCCEEDED" for name, status in ends.items() if status in {"SUCCEEDED", "FAILED"}}
 
 
 def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(halls: Desk) -> None:
@@ -95,8 +92,8 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     write_rows(halls, BRAKED, day="someday")
     (request,) = tick(halls)
     assert feeds_of(request) == sorted(FEEDS)
-    job = halls.definitions().resolve_job_def(names.DUE_FEEDS_JOB)
-    halls.instance.create_run_for_job(job, run_config=request.run_config, tags=request.tags, status=dg.DagsterRunStatus.STARTING)
+    job = halls.definitions().resolve_job_def(names.JOB)
+    halls.instance.create_run_for_job(job, tags=request.tags, status=dg.DagsterRunStatus.STARTING)
     assert tick(halls) == [], "a run of these feeds is starting"
     halls.mapping(BROKEN, source=f"{BROKEN}.csv", text=MAPPING.replace("title:", "titel:"))
     with open_context(halls.settings) as context, context.lease(load(halls, HELD), "run 7, launched by cli", is_patient=False):
@@ -117,23 +114,6 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     assert [one.asset_entry.last_run_id for one in records] == [result.run_id], "its page shows that this run failed"
     code, out, err = ended(halls.start("runs", result.run_id, "--json"))
     assert (code, sorted(one["feed"] for one in json.loads(out)["runs"])) == (0, sorted({*FEEDS} - {BROKEN})), err
-
-
-def test_the_assets_show_the_same_as_after_a_run_alone(halls: Desk) -> None:
-    request = dg.RunRequest(run_config={"ops": {"list_feeds": {"config": {"feeds": ["hall-0"]}}}})
-    assert run(halls, request).success
-    assert halls.run(feed="hall-1").success
-    for name in ("staged", "published"):
-        assert shown(halls, "hall-0", name) == shown(halls, "hall-1", name)
-
-
-def shown(desk: Desk, feed: str, name: str) -> list[str]:
-    """The names of the tags, by which the UI knows an edited mapping, and of the metadata of the latest materialization."""
-    event = desk.instance.get_latest_materialization_event(dg.AssetKey([feed, name]))
-    assert event is not None
-    assert event.asset_materialization is not None
-    tags = (tag.replace(feed, "FEED") for tag in event.asset_materialization.tags or {})
-    return sorted([*tags, *event.asset_materialization.metadata])
 
 
 def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_run_sends_nothing(halls: Desk) -> None:
@@ -158,22 +138,14 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
 def test_a_re_execution_that_fails_notifies_the_owner_of_its_feed_alone(halls: Desk) -> None:
     (halls.folder / f"{AWAY}.csv").unlink()
     (request,) = tick(halls)
-    first, step = run(halls, request), names.step_of(FeedName(AWAY))
+    first, step = run(halls, request), names.step_of(FeedName(AWAY), "staged")
     chain = {"parent_run_id": first.run_id, "root_run_id": first.run_id}
-    again = dg.DagsterRun(names.DUE_FEEDS_JOB, str(uuid4()), tags=request.tags, step_keys_to_execute=[step], **chain)
+    again = dg.DagsterRun(names.JOB, str(uuid4()), tags=request.tags, step_keys_to_execute=[step], **chain)
     halls.instance.add_run(again)
     halls.instance.report_run_failed(again, "it failed again")
     with webhook() as hook:
         Told(halls, hook).tick()
         assert [feed for feed in FEEDS if feed in hook.told[0].body] == [AWAY]
-
-
-def test_a_feed_whose_own_schedule_was_switched_off_stays_off(halls: Desk) -> None:
-    origin = _repository().get_instigator_origin(names.schedule_of_job(names.job_of(FeedName("hall-4"))))
-    state = InstigatorState(origin, InstigatorType.SCHEDULE, InstigatorStatus.STOPPED, ScheduleInstigatorData("15 */2 * * *"))
-    halls.instance.add_instigator_state(state)
-    (request,) = tick(halls)
-    assert set(feeds_of(request)) == {*FEEDS} - {"hall-4"}
 
 
 def test_slow_feeds_run_alone_and_many_small_ones_in_several_runs_of_like_size(halls: Desk) -> None:
@@ -187,7 +159,7 @@ def test_slow_feeds_run_alone_and_many_small_ones_in_several_runs_of_like_size(h
     definitions = halls.definitions()
     assert schedules_of_feeds(definitions) == ["sync_calm_schedule"], "it asked to be alone"
     tags = {names.FEED_TAG: "hall-6", names.LAUNCHED_BY_TAG: "backfill"}
-    job = definitions.resolve_job_def(names.backfill_job_of(FeedName("hall-6")))
+    job = definitions.resolve_job_def(names.JOB)
     halls.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
     large, waiting, *small = tick(halls)
     assert (feeds_of(large), large.tags[names.FEED_TAG]) == (["hall-5"], "hall-5")
@@ -228,11 +200,22 @@ def test_the_next_tick_continues_a_run_that_was_stopped_in_the_middle(halls: Des
 
 def started(desk: Desk, request: dg.RunRequest) -> subprocess.Popen[bytes]:
     """Start a process for a run of several feeds."""
-    config, script = desk.folder / "run.yaml", Path(sys.executable).with_name("dagster")
-    config.write_text(json.dumps(request.run_config), "utf-8")
+    job = ReconstructableRepository.for_module("pipelines.definitions", "defs").get_reconstructable_job(names.JOB)
     environ = shell_environ({**desk.environ, "DAGSTER_HOME": str(desk.folder / "home")})
-    words = [script, "job", "execute", "-m", "pipelines.definitions", "-j", names.DUE_FEEDS_JOB, "-c", config]
-    return subprocess.Popen(words, cwd=desk.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    made = desk.instance.create_run_for_job(
+        desk.definitions().resolve_job_def(names.JOB),
+        asset_selection=frozenset(request.asset_selection or ()),
+        tags=request.tags,
+        job_code_origin=job.get_python_origin(),
+    )
+    words = ExecuteRunArgs(job.get_python_origin(), made.run_id, desk.instance.get_ref()).get_command_args()
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("dagster"), *words[1:]],
+        cwd=desk.folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def load(desk: Desk, feed: str) -> FeedMapping:

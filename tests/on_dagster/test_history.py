@@ -10,8 +10,8 @@ from on_dagster.desk import FEED, Desk
 
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import JOB, forget_runs
 from pipelines.orchestration.dagster_private import origin_tags
+from pipelines.orchestration.instance import JOB, forget_runs
 
 
 @dg.job
@@ -26,10 +26,10 @@ def instance(home: dg.DagsterInstance) -> dg.DagsterInstance:
 
 def test_old_runs_go_with_their_logs_those_of_ninety_days_stay_and_so_does_what_is_known_of_the_assets(desk: Desk) -> None:
     old, definitions = desk.run().run_id, desk.definitions()
-    syncing, forgetting = (definitions.resolve_job_def(name) for name in (names.job_of(FEED), JOB))
+    syncing, forgetting = (definitions.resolve_job_def(name) for name in (names.JOB, JOB))
     unended = desk.instance.create_run_for_job(syncing, status=dg.DagsterRunStatus.STARTED, tags=origin_tags()).run_id
     other_teams = reports.execute_in_process(instance=desk.instance).run_id
-    assert definitions.resolve_schedule_def(names.schedule_of_job(JOB)).default_status is dg.DefaultScheduleStatus.STOPPED
+    assert definitions.resolve_schedule_def(f"{JOB}_schedule").default_status is dg.DefaultScheduleStatus.STOPPED
     assert forgetting.execute_in_process(instance=desk.instance).success
     too_few = {"ops": {"forget": {"config": {"days": 1}}}}
     assert not forgetting.execute_in_process(instance=desk.instance, run_config=too_few, raise_on_error=False).success

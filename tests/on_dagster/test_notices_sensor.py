@@ -14,9 +14,9 @@ from on_dagster.desk import FEED, Desk
 
 from mappings.yaml.loader import load_feed
 from pipelines.clock import now
-from pipelines.definitions import build_definitions
+from pipelines.definitions import application
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
+from pipelines.orchestration.instance import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.settings import Settings, read_settings
@@ -39,7 +39,7 @@ class Told:
 
     def tick(self) -> str:
         settings = self.settings
-        sensor = build_definitions(settings, lambda: open_context(settings)).resolve_sensor_def(NOTICES_SENSOR)
+        sensor = application(settings, lambda: open_context(settings)).resolve_sensor_def(NOTICES_SENSOR)
         with dg.build_sensor_context(instance=self.desk.instance, cursor=self.cursor) as context:
             told = sensor(context)
             self.cursor = context.cursor
@@ -60,7 +60,7 @@ class Told:
 
     def failed(self, *, tags: Mapping[str, str] | None = None) -> None:
         """Have a run of the feed fail in Dagster before it reached the books."""
-        job = self.desk.definitions().resolve_job_def(names.job_of(FEED))
+        job = self.desk.definitions().resolve_job_def(names.JOB)
         run = self.desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED, **(tags or {})})
         self.desk.instance.report_run_failed(run, "run worker exited with code 137")
 
@@ -97,7 +97,7 @@ def test_a_run_that_crashed_before_it_began_is_told_once_in_dagsters_words(told:
 
 
 def test_a_notification_names_the_option_that_cannot_be_used(told: Told) -> None:
-    told.desk.run_configured({"resources": {"options": {"config": {"limit": -3}}}})
+    told.desk.run_configured({"resources": {names.OPTIONS: {"config": {"limit": -3}}}})
     told.tick()
     (message,) = told.hook.told
     assert "limit: Input should be greater than or equal to 1" in message.body

@@ -27,7 +27,7 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import FAULT, load_feed, load_folder
 from pipelines.cli.findings import find
-from pipelines.definitions import build_definitions
+from pipelines.definitions import application
 from pipelines.notices import broken_files
 from pipelines.settings import read_settings
 
@@ -108,7 +108,7 @@ def hold_to_the_promise(path: Path, content: bytes) -> None:
     for feed in folder.feeds:
         use(feed)
     list(broken_files(folder.broken, ()))
-    build_definitions(read_settings({"EVENTSYNC_FEEDS": str(path.parent)}, path.parent), no_workshop, wanted=[path.stem])
+    application(read_settings({"EVENTSYNC_FEEDS": str(path.parent)}, path.parent), no_workshop, wanted=[path.stem])
 
 
 def no_workshop() -> NoReturn:

@@ -23,13 +23,16 @@ from commands import every_command
 
 from mappings.reference import feed_json_schema, read_vocabulary
 from pipelines.cli.schema import DOCUMENTS, document_schema
-from pipelines.definitions import CHECK, GROUP, build_definitions
+from pipelines.definitions import application
 from pipelines.metrics import GAUGES
 from pipelines.notices import Cause
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
-from pipelines.orchestration.together import FEWEST_FEEDS
+from pipelines.orchestration.assets import LaunchOptions
+from pipelines.orchestration.automation import FEWEST_FEEDS
+from pipelines.orchestration.broken import CHECK, GROUP
+from pipelines.orchestration.metadata import PUBLISH_CHECKS
 from pipelines.run.context import open_context
+from pipelines.run.options import BRAKE_TEXTS
 from pipelines.settings import read_settings
 from sandbox.switches import Switches, accepted_values, format_switches
 
@@ -210,15 +213,14 @@ _BROKEN = f"""\
 A broken mapping file is instead an asset of the group `{GROUP}`, with one check, `{CHECK}`, which fails until the file is
 corrected."""
 
-_LAUNCHING = """\
-Options of the resource `options` in the launchpad of `sync_` and `backfill_` jobs, as of `eventsync run`. They hold no
-secrets."""
+_LAUNCHING = f"""\
+Options of the resource `{names.OPTIONS}` in the launchpad, as of `eventsync run`. They hold no secrets."""
 
 _LAUNCHED_BY = "What launched it: `schedule` (also for a changed source), `backfill`, `cli`, or `dagster` (the UI)."
 _TAGS = ((names.FEED_TAG, "The feed."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
 _SEQUENCES = f"""\
 Each can be switched on and off in the UI. {FEWEST_FEEDS} or more feeds with the same cron line and time zone have one schedule
-together, `{names.DUE_FEEDS_JOB}_` and the cron line, which starts the job `{names.DUE_FEEDS_JOB}`."""
+together, `due_feeds_` and the cron line."""
 
 
 def write_assets() -> str:
@@ -226,7 +228,7 @@ def write_assets() -> str:
         (Path(folder) / "feeds").mkdir()
         (Path(folder) / "feeds" / f"{_FEED}.yaml").write_text(_MAPPING, "utf-8")
         settings = read_settings(_ENVIRON, Path(folder))
-        definitions = build_definitions(settings, lambda: open_context(settings))
+        definitions = application(settings, lambda: open_context(settings))
         steps = ("source", "staged", "published", "backfilled")
         specs = sorted(definitions.resolve_all_asset_specs(), key=lambda spec: steps.index(spec.key.path[-1]))
         repository = definitions.get_repository_def()
@@ -261,9 +263,8 @@ def _asset(spec: dg.AssetSpec) -> tuple[str, str, str, str]:
 
 
 def _checks() -> Iterator[tuple[str, str, str, str]]:
-    staged, published = (dg.AssetKey([_FEED, name]) for name in ("staged", "published"))
-    for spec in (*brake_specs(staged), *publish_specs(published)):
-        yield f"`{spec.asset_key.path[-1]}`", f"`{spec.name}`", "yes" if spec.blocking else "no", spec.description or ""
+    yield from (("`staged`", f"`{name}`", "yes", text) for name, text in BRAKE_TEXTS.items())
+    yield from (("`published`", f"`{name}`", "no", text) for name, text in PUBLISH_CHECKS.items())
 
 
 def _automations(repository: dg.RepositoryDefinition) -> Iterator[tuple[str, str, str, str]]:

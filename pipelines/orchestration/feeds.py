@@ -1,0 +1,89 @@
+"""The definitions of a folder of feeds: assets, the job `sync`, schedules, sensors, and what is shown of broken mapping files.
+
+Nothing of it belongs to a Dagster instance or a code location as a whole, so that it merges with the definitions of a team.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dagster as dg
+
+from mappings.yaml.loader import FeedFolder, load_folder
+from pipelines.orchestration import names
+from pipelines.orchestration.assets import feed_assets
+from pipelines.orchestration.automation import feed_schedules, feed_sensors
+from pipelines.orchestration.broken import broken_assets, broken_definitions, broken_feeds
+from pipelines.orchestration.layout import FeedTranslator, Layout
+from pipelines.orchestration.run_tags import BEGUN, WAITING, feeds_of
+from pipelines.run.context import OpenContext, open_context
+from pipelines.settings import Settings, current_settings
+
+_RUNS = {"execute_run", "execute_run_with_structured_logs", "execute_step"}
+"""Commands of `dagster api` that execute a run."""
+
+
+def feeds_definitions(
+    folder: str | Path | None = None, *, key_prefix: Sequence[str] = (), translator: FeedTranslator | None = None
+) -> dg.Definitions:
+    """Return the definitions of a folder of feeds (default: EVENTSYNC_FEEDS), to be merged with those of a team.
+
+    `key_prefix` comes before the keys of all assets, and tells two folders apart. A process that executes a run builds only the
+    feeds of the runs at work.
+    """
+    settings = current_settings()
+    if folder is not None:
+        settings = settings.model_copy(update={"feeds": Path(folder)})
+    layout = Layout(tuple(key_prefix), translator or FeedTranslator(), settings.state_kind)
+    return build_definitions(load_feeds(settings, feeds_of_runs()), settings, lambda: open_context(settings), layout)
+
+
+def load_feeds(settings: Settings, wanted: Collection[str] = ()) -> FeedFolder:
+    """Load the mapping files of the folder; `wanted` names the feeds, if only some are needed."""
+    return load_folder(settings.feeds, wanted, folders=settings.files, warns=False)
+
+
+def feeds_of_runs() -> Collection[str]:
+    """Return the feeds of the runs at work if this process was started to execute one; none if all feeds are needed."""
+    if multiprocessing.parent_process() is None and not _RUNS & {*sys.argv}:
+        return ()
+    with dg.DagsterInstance.get() as instance:
+        runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
+    selected = [names.group_of(feed) for run in runs for feed in feeds_of(run)]
+    return selected if all(map(feeds_of, runs)) else ()
+
+
+def build_definitions(
+    folder: FeedFolder, settings: Settings, open_run_context: OpenContext, layout: Layout | None = None
+) -> dg.Definitions:
+    """Build the definitions of loaded mapping files."""
+    layout = layout or Layout(state_kind=settings.state_kind)
+    feeds, broken = [*map(layout.specs_of, folder.feeds)], broken_feeds(folder)
+    pool = pool_of(settings)
+    assets = [asset for specs in feeds for asset in feed_assets(specs, layout, open_run_context, pool)]
+    failing, selections = broken_assets(broken, layout)
+    selection = [key for one in (*(specs.selection for specs in feeds), *selections) for key in one]
+    if not selection:
+        return broken_definitions(broken, layout, settings.files)
+    job = dg.define_asset_job(
+        layout.named(names.JOB),
+        selection=selection,
+        executor_def=dg.in_process_executor,
+        description="Stage and publish feeds: select their assets.",
+    )
+    ours = dg.Definitions(
+        assets=[*assets, *failing],
+        jobs=[job],
+        schedules=feed_schedules(feeds, (one.schedule for one in broken), layout, open_run_context),
+        sensors=feed_sensors(feeds, settings.access, layout, open_run_context),
+    )
+    return dg.Definitions.merge(ours, broken_definitions(broken, layout, settings.files))
+
+
+def pool_of(settings: Settings) -> str:
+    """Return the name of the pool that the runs of all feeds to one service share: its host."""
+    return urlsplit(settings.base_url).netloc or "event-api"

@@ -1,0 +1,133 @@
+"""What the assets of feeds are called and belong to in Dagster: by default, and as a team wants it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import dagster as dg
+
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
+from pipelines.orchestration import names
+from pipelines.orchestration.freshness import freshness_of
+from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
+
+DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
+"""One partition per day in UTC, from the first day that may be backfilled to today."""
+_KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
+"""Dagster's own names of source kinds, for which it has icons."""
+_NOT_IN_A_NAME = re.compile(r"\W", re.ASCII)
+
+
+class FeedTranslator:
+    """Decides what the assets of feeds are called and belong to; a team overrides `get_asset_spec`."""
+
+    def get_asset_spec(self, feed: FeedMapping, spec: dg.AssetSpec) -> dg.AssetSpec:  # noqa: ARG002  # for those who override it
+        """Return the spec of one asset of a feed: the default `spec`, with another key, group, owner, tag, dependency or
+        automation condition. The feed's own assets are made dependencies of one another afterwards.
+        """
+        return spec
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSpecs:
+    """The specs of a feed's assets; `backfilled` is None if its source cannot be read by days."""
+
+    mapping: FeedMapping
+    source: dg.AssetSpec
+    staged: dg.AssetSpec
+    published: dg.AssetSpec
+    backfilled: dg.AssetSpec | None
+
+    @property
+    def feed(self) -> FeedName:
+        """The feed's name."""
+        return self.mapping.feed
+
+    @property
+    def selection(self) -> list[dg.AssetKey]:
+        """The assets that a run of the feed makes."""
+        return [self.staged.key, self.published.key]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The place of a folder's feeds among a team's definitions. `state_kind`: the kind of database that rows are staged in."""
+
+    key_prefix: tuple[str, ...] = ()
+    translator: FeedTranslator = field(default_factory=FeedTranslator)
+    state_kind: str = "sqlite"
+
+    def named(self, name: str) -> str:
+        """Return a name of a job, step, schedule or sensor, different for each key prefix."""
+        return "_".join((*(_NOT_IN_A_NAME.sub("_", part) for part in self.key_prefix), name))
+
+    def key_of(self, feed: str, phase: str) -> dg.AssetKey:
+        """Return the default key of an asset."""
+        return dg.AssetKey([*self.key_prefix, feed, phase])
+
+    def specs_of(self, mapping: FeedMapping) -> FeedSpecs:
+        """Return the specs of a feed's assets, as the translator wants them."""
+        group, owners = names.group_of(mapping.feed), names.owners_of(mapping.owner)
+        default = partial(dg.AssetSpec, group_name=group, owners=owners)
+
+        def spec(phase: str, *before: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
+            made = default(self.key_of(mapping.feed, phase), **attributes)
+            made = self.translator.get_asset_spec(mapping, made)
+            return made.replace_attributes(deps=[*made.deps, *(dg.AssetDep(one.key) for one in before)])
+
+        address = _address_of(mapping.source)
+        version = code_version(mapping)
+        source = spec(
+            "source",
+            kinds={_KINDS.get(mapping.source.kind, mapping.source.kind)},
+            description=f"The source of {mapping.feed}. Observing checks whether it changed; it reads no rows.",
+            metadata={
+                "source": dg.MetadataValue.url(address) if address else mapping.source.place,
+                "mapping file": dg.MetadataValue.path(mapping.path),
+                "schedule": str(mapping.schedule) if mapping.schedule else "none",
+            },
+        )
+        staged = spec(
+            "staged",
+            source,
+            kinds={"python", self.state_kind},
+            code_version=version,
+            description="All rows are read, mapped and recorded. The checks are the brakes: they stop a run before it sends.",
+        )
+        published = spec(
+            "published",
+            staged,
+            kinds={"python", "http"},
+            code_version=version,
+            freshness_policy=freshness_of(mapping.schedule),
+            description="Every due row is sent and answered.",
+        )
+        if not has_days(mapping):
+            return FeedSpecs(mapping, source, staged, published, None)
+        way = default_way(mapping.source)
+        backfilled = spec(
+            "backfilled",
+            source,
+            kinds={"python", "http"},
+            partitions_def=DAYS,
+            description=f"Past days (by {way}) that were read again and sent, each row once.",
+        )
+        return FeedSpecs(mapping, source, staged, published, backfilled)
+
+
+def code_version(mapping: FeedMapping) -> str:
+    """Return the code version of a feed's assets: an edited mapping shows as unsynced."""
+    return mapping.digest.hex()[:12]
+
+
+def _address_of(source: SourceSpec) -> str:
+    """Return the web address of a source that a browser can open, without secrets; "" if it has none."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}"
+    return source.place if source.place.startswith(("http://", "https://")) else ""

@@ -142,6 +142,7 @@ def run_job(
     name = launched_job(mapping, options)
     is_own = name == names.JOB
     job = definitions.resolve_job_def(name) if is_own else definitions.resolve_implicit_global_asset_job_def()
+    keys = {dg.AssetKey(path) for path in wanted_assets(mapping, options)}
     with dg.DagsterInstance.get() as instance:
         end_runs_of_the_dead(instance)
         tags = dict(launch_tags(mapping, options, launched_by))
@@ -149,11 +150,10 @@ def run_job(
             show_backfill(instance, mapping, backfill)
             tags |= slice_tags(backfill.backfill_id, mapping, options.window)
         try:
-            result = job.execute_in_process(
+            result = job.get_subset(asset_selection=keys, asset_check_selection=set()).execute_in_process(
                 instance=instance,
                 run_id=run_id,
                 run_config={**launch_config(options), "loggers": _QUIET},
-                asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping, options)],
                 tags={**tags, **process_tags(), **origin_tags()},
                 raise_on_error=False,
             )

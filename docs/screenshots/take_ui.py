@@ -43,12 +43,12 @@ def brake(page: Page, stage: Stage) -> None:
 
 def launchpad(page: Page, stage: Stage) -> None:
     """The options of a run, before it is launched."""
-    visit(page, f"{stage.ui}/locations/eventsync/jobs/sync_{LAUNCHED.replace('-', '_')}", "Materialize all")
+    visit(page, f"{stage.ui}/locations/eventsync/asset-groups/{LAUNCHED.replace('-', '_')}/lineage", "published")
     page.get_by_role("button", name="Materialize all").locator("xpath=following::button[1]").click()
     page.get_by_text("Open launchpad").click()
     page.get_by_role("dialog").locator(".CodeMirror").first.click()
     page.keyboard.press("Control+A")
-    page.keyboard.insert_text("resources:\n  options:\n    config:\n      limit: 2\n      as_draft: true")
+    page.keyboard.insert_text("resources:\n  eventsync_options:\n    config:\n      limit: 2\n      as_draft: true")
 
 
 def days(page: Page, stage: Stage) -> None:

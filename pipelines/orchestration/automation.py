@@ -71,7 +71,9 @@ def _schedule(
         for run in _runs(ready, at_work.backfilled, open_run_context):
             tags = {names.LAUNCHED_BY_TAG: SCHEDULE, **feed_tags([one.feed for one in run])}
             # A feed is asked for once in a tick, also if the daemon crashes in it and repeats it.
-            yield dg.RunRequest(run[0].feed, tags=tags, asset_selection=[key for one in run for key in one.selection])
+            yield dg.RunRequest(
+                run[0].feed, tags=tags, asset_selection=[key for one in run for key in one.selection], asset_check_keys=[]
+            )
 
     return dg.ScheduleDefinition(
         name=layout.named(name),
@@ -201,5 +203,5 @@ def _run_if_changed(
     # Without a cursor, which a person may delete, there is no run key: the feed runs even if the source is unchanged.
     run_key = f"{mapping.feed} {hashlib.blake2b(after.encode(), digest_size=9).hexdigest()}" if last else None
     tags = {names.LAUNCHED_BY_TAG: SCHEDULE, names.FEED_TAG: mapping.feed}  # may run between two slices of a backfill
-    request = dg.RunRequest(run_key, tags=tags, asset_selection=specs.selection)
+    request = dg.RunRequest(run_key, tags=tags, asset_selection=specs.selection, asset_check_keys=[])
     return dg.SensorResult(run_requests=[request], cursor=after)

@@ -80,19 +80,20 @@ def staged_metadata(staged: Staged) -> dict[str, Any]:
     return counts
 
 
-def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
-    """Return the check result of each brake; an accepted one warns instead of blocking."""
+def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckEvaluation]:
+    """Return the evaluation of each brake; an accepted one warns instead of blocking."""
     return [
-        dg.AssetCheckResult(
+        dg.AssetCheckEvaluation(
             asset_key=key,
             check_name=result.name,
             passed=not result.is_tripped,
             severity=dg.AssetCheckSeverity.ERROR if result.stops else dg.AssetCheckSeverity.WARN,
+            blocking=True,
             description=replaced(result.sentence),
             metadata={
-                "measured": round(result.measured, 4),
-                "allowed": round(result.allowed, 4),
-                "accepted": result.is_accepted,
+                "measured": dg.MetadataValue.float(round(result.measured, 4)),
+                "allowed": dg.MetadataValue.float(round(result.allowed, 4)),
+                "accepted": dg.MetadataValue.bool(result.is_accepted),
             },
         )
         for result in staged.brakes
@@ -128,8 +129,8 @@ def published_metadata(published: PublishReport) -> dict[str, Any]:
 
 def publish_results(
     key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: Mapping[str, int]
-) -> list[dg.AssetCheckResult]:
-    """Return the check results of `published`."""
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the evaluations of the checks of `published`."""
     changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
     drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows the differences"
     results = {
@@ -140,13 +141,14 @@ def publish_results(
         "contract": (not published.outlook.errors, "\n".join(published.outlook.notices)),
     }
     return [
-        dg.AssetCheckResult(
+        dg.AssetCheckEvaluation(
             asset_key=key,
             check_name=name,
             passed=passed,
             severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
+            blocking=False,
             description=PUBLISH_CHECKS[name] if passed else replaced(problem),
-            metadata={"drift": changed, "vanished": gone} if name == "drift" else {},
+            metadata={"drift": dg.MetadataValue.int(changed), "vanished": dg.MetadataValue.int(gone)} if name == "drift" else {},
         )
         for name, (passed, problem) in results.items()
     ]

@@ -76,6 +76,7 @@ class Webserver:
         job = launched_job(mapping, options)
         selector: dict[str, Any] = {"repositoryLocationName": self.location, "repositoryName": names.REPOSITORY, "jobName": job}
         selector["assetSelection"] = [{"path": list(path)} for path in wanted_assets(mapping, options)]
+        selector["assetCheckSelection"] = []  # the assets log them
         tags = [{"key": key, "value": value} for key, value in launch_tags(mapping, options, launched_by).items()]
         config = {"runConfigData": launch_config(options), "mode": "default", "executionMetadata": {"tags": tags}}
         answer = self._query(_LAUNCH, {"params": {"selector": selector, **config}})["launchPipelineExecution"]

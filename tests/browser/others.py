@@ -19,7 +19,7 @@ import psutil
 OTHER_USER = 65534
 LAUNCH = """
 mutation { launchPipelineExecution(executionParams: {
-  selector: {repositoryLocationName: "eventsync", repositoryName: "__repository__", jobName: "sync_night_walks"},
+  selector: {repositoryLocationName: "eventsync", repositoryName: "__repository__", jobName: "sync"},
   mode: "default", runConfigData: "{}"
 }) { __typename } }
 """

@@ -62,7 +62,7 @@ def test_the_page_of_a_run_that_was_stopped_says_what_would_help(page: Page, sta
 
 
 def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Stage) -> None:
-    visit(page, f"{stage.ui}/locations/eventsync/jobs/sync_{LAUNCHED.replace('-', '_')}", "Materialize all")
+    visit(page, f"{stage.ui}/locations/eventsync/asset-groups/{LAUNCHED.replace('-', '_')}/lineage", "published")
     page.get_by_role("button", name="Materialize all").locator("xpath=following::button[1]").click()
     page.get_by_text("Open launchpad").click()
     dialog = page.get_by_role("dialog")
@@ -70,7 +70,7 @@ def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Sta
     for option, verdict in (("limt", 'unexpected config entry "limt"'), ("limit", "No errors")):
         dialog.locator(".CodeMirror").first.click()
         page.keyboard.press("Control+A")
-        page.keyboard.insert_text(f"resources: {{options: {{config: {{{option}: 2}}}}}}")
+        page.keyboard.insert_text(f"resources: {{eventsync_options: {{config: {{{option}: 2}}}}}}")
         expect(dialog.get_by_text(verdict).first).to_be_visible()
     dialog.get_by_role("button", name="Materialize").click()
     page.wait_for_url(re.compile("/runs/"))
@@ -150,12 +150,12 @@ def test_another_user_of_the_machine_finds_no_way_to_run_code(stage: Stage) -> N
     assert [family for family, _ in doors].count("unix") >= 2, "the code server and the one that it starts"
     assert as_another_user(REACH, doors) == [["tcp", [*stage.ui.removeprefix("http://").split(":")]]], "the UI itself, by design"
     # They may launch runs there, as docs/operations.md says; but a run's configuration loads no code and names no mapping file.
-    selector = {"repositoryLocationName": "eventsync", "repositoryName": "__repository__", "jobName": "sync_night_walks"}
+    selector = {"repositoryLocationName": "eventsync", "repositoryName": "__repository__", "jobName": "sync"}
     loading = [
         {"loggers": {"os.system": {"config": {"command": "id"}}}},
         {"loggers": {"console": {"config": {"log_level": "INFO", "module": "os"}}}},
         {"execution": {"config": {"module": "os", "class": "system"}}},
-        {"resources": {"options": {"config": {"mapping": "/srv/theirs.yaml"}}}},
+        {"resources": {"eventsync_options": {"config": {"mapping": "/srv/theirs.yaml"}}}},
     ]
     asked = [{"selector": selector, "mode": "default", "runConfigData": json.dumps(config)} for config in loading]
     answers = as_another_user(LAUNCHES, [stage.ui, asked])

@@ -155,7 +155,7 @@ def test_on_a_webserver_runs_are_launched_side_by_side(five_feeds: Desk) -> None
 
 def test_a_feed_that_the_webserver_lacks_keeps_no_other_from_being_launched(five_feeds: Desk) -> None:
     lacking = FEEDS[1]
-    with dagster_webserver("SUCCESS", lacking=f"sync_{lacking}") as webserver:
+    with dagster_webserver("SUCCESS", lacking=lacking) as webserver:
         said = five_feeds.command("run", "--all", "--json", "--jobs", "2", code=1, EVENTSYNC_DAGSTER_URL=webserver.url)
     reports = {one["feed"]: (one["run_id"] in webserver.followed, one["message"]) for one in said.document["runs"]}
     assert list(reports) == list(FEEDS)

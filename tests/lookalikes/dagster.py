@@ -28,14 +28,17 @@ class Webserver:
 
 @contextmanager
 def dagster_webserver(status: str, lacking: str = "") -> Iterator[Webserver]:
-    """Launch every run that is asked for, except of the job `lacking`, and say that it stands at `status`."""
+    """Launch every run that is asked for, except of the feed `lacking`, and say that it stands at `status`."""
     webserver = Webserver()
 
     def answer(_: BaseHTTPRequestHandler, body: bytes) -> Answer:
         asked = json.loads(body)
         query = asked["query"]
         data: dict[str, Any] = {"version": "1.13.0"}
-        if "launchPipelineExecution" in query and asked["variables"]["params"]["selector"]["jobName"] == lacking:
+        if (
+            "launchPipelineExecution" in query
+            and asked["variables"]["params"]["selector"]["assetSelection"][0]["path"][0] == lacking
+        ):
             data = {"launchPipelineExecution": {"__typename": "PipelineNotFoundError", "message": f"no {lacking}"}}
         elif "launchPipelineExecution" in query:
             run_id = f"{RUN_ID}-{webserver.launched}" if webserver.launched else RUN_ID

@@ -32,7 +32,7 @@ from month.worker import MonthClock, carry_out, definitions_at, settings_of
 from mappings.row_key import FeedName
 from pipelines.before_serving import DAGSTER_YAML
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import ENDED, NOTICES_SENSOR, NoticesCursor
+from pipelines.orchestration.instance import ENDED, NOTICES_SENSOR, NoticesCursor
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings

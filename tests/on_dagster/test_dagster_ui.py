@@ -101,7 +101,7 @@ def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_i
             assert Webserver(http, "eventsync").is_there()
         assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
         before = demo.runs()
-        assert {run["jobName"] for run in before.values()} == {f"sync_{group}" for group in groups_of(demo)}
+        assert {run["jobName"] for run in before.values()} == {"sync"}
         assert {run["status"] for run in before.values()} == {"SUCCESS"}
 
         ours = psutil.Process(demo.process.pid).net_connections("tcp4")

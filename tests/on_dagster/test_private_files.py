@@ -55,7 +55,7 @@ def test_what_an_earlier_version_or_dagster_itself_has_left_open_is_narrowed(des
     home = desk.folder / ".eventsync" / "dagster"
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    job = ("dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync_town_hall")
+    job = ("dagster", "job", "execute", "-m", "pipelines.definitions", "-j", "sync")
     run(desk, *job, DAGSTER_HOME=str(home))
     kept = desk.folder / ".eventsync"
     assert (mode(kept), {mode(path) for path in kept.glob("state.db*")}) == ("0o700", {"0o600"})

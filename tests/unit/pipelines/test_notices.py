@@ -32,7 +32,7 @@ from pipelines.notices import (
     harmless,
     message_of,
 )
-from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
+from pipelines.orchestration.instance import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.outcome import ExitCode, RunOutcome
 from pipelines.safe_output import replaced
 from pipelines.settings import read_channels, read_settings

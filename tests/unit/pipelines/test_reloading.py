@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from unit.pipelines.feed_files import feed
 
 from mappings.spec.feed import Schedule
-from pipelines.orchestration.assets import freshness_of
+from pipelines.orchestration.freshness import freshness_of
 from pipelines.orchestration.webserver import DagsterRefusedError, Reloader, Webserver, watch
 from pipelines.ticks import last_tick
 

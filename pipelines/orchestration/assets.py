@@ -18,6 +18,7 @@ from functools import cache, partial
 from typing import Any
 
 import dagster as dg
+import yaml
 from pydantic import Field, ValidationError
 
 from connectors.sources.catalogue import probe_source
@@ -45,7 +46,7 @@ from pipelines.run.brakes import brake_error
 from pipelines.run.context import BACKFILL, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
-from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
+from pipelines.run.outcome import BrakeError, ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
 from pipelines.run.stage import UNCHANGED
 from pipelines.safe_output import replaced
@@ -116,13 +117,14 @@ def _failure_of(context: dg.AssetExecutionContext, error: SyncError) -> dg.Failu
         forbid_run_retry(context)
     elif not isinstance(error, HeldByAnotherError | LeaseLostError):
         retry_in_s = error.retry_after_s or 0.0
+    metadata: dict[str, Any] = {"outcome": outcome.name, "exit_code": int(outcome.exit_code)}
+    metadata["what to do"] = dg.MetadataValue.text(replaced(error.hint) or "see the message")
+    if isinstance(error, BrakeError):
+        accepting = {"resources": {names.OPTIONS: {"config": {"accept": list(error.brakes)}}}}
+        metadata["to accept it, in the launchpad"] = dg.MetadataValue.text(yaml.safe_dump(accepting))
     return dg.Failure(
         description=replaced(outcome.text),
-        metadata={
-            "outcome": outcome.name,
-            "exit_code": int(outcome.exit_code),
-            "what to do": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
-        },
+        metadata=metadata,
         allow_retries=retry_in_s <= STEP_DELAY_S,
     )
 

@@ -8,16 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.definitions.assets.definition.asset_spec import AssetExecutionType
-from dagster._core.definitions.data_version import (
-    CODE_VERSION_TAG,
-    DATA_VERSION_TAG,
-    DEFAULT_DATA_VERSION,
-    NULL_EVENT_POINTER,
-    get_input_data_version_tag,
-    get_input_event_pointer_tag,
-)
-from dagster._core.events import AssetMaterializationPlannedData, RunFailureReason
+from dagster._core.events import RunFailureReason
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from dagster._core.remote_origin import (
@@ -25,7 +16,6 @@ from dagster._core.remote_origin import (
     RemotePartitionSetOrigin,
     RemoteRepositoryOrigin,
 )
-from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
 from dagster._core.storage.tags import (
     GRPC_INFO_TAG,
     HIDDEN_TAG_PREFIX,
@@ -48,7 +38,6 @@ __all__ = [
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
     "RUN_FAILURE_REASON_TAG",
     "WILL_RETRY_TAG",
-    "AssetExecutionType",
     "BulkActionStatus",
     "CheckRunHealthResult",
     "DefaultRunLauncher",
@@ -57,11 +46,8 @@ __all__ = [
     "WorkerStatus",
     "opened_workspace",
     "origin_tags",
-    "plan_asset",
     "put_backfill",
     "set_origin",
-    "switched_off",
-    "version_tags",
 ]
 
 
@@ -114,36 +100,6 @@ def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
         backfill_end_timestamp=ended.timestamp() if ended else None,
     )
     (instance.update_backfill if instance.get_backfill(backfill_id) else instance.add_backfill)(backfill)
-
-
-def switched_off(instance: dg.DagsterInstance) -> frozenset[str]:
-    """Return the names of our schedules that a person has switched off, also of those that are no longer defined."""
-    stopped = instance.all_instigator_state(
-        instigator_type=InstigatorType.SCHEDULE, instigator_statuses={InstigatorStatus.STOPPED}
-    )
-    ours = current_settings().location
-    return frozenset(one.name for one in stopped if one.origin.repository_origin.code_location_origin.location_name == ours)
-
-
-def version_tags(code_version: str, version: str, inputs: Mapping[dg.AssetKey, str | None]) -> Mapping[str, str]:
-    """Return the tags of a materialization by which the UI shows an asset with an edited mapping as unsynced.
-
-    Dagster adds them only in a step of the asset. `inputs`: the version of each input, None if it has none.
-    """
-    versions = {get_input_data_version_tag(key): known or DEFAULT_DATA_VERSION.value for key, known in inputs.items()}
-    pointers = {get_input_event_pointer_tag(key): NULL_EVENT_POINTER for key in inputs}
-    return {CODE_VERSION_TAG: code_version, DATA_VERSION_TAG: version, **versions, **pointers}
-
-
-def plan_asset(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, key: dg.AssetKey) -> None:
-    """Record that a step is about to materialize an asset: if the run fails before it does, the UI shows the asset as failed.
-
-    Dagster does so itself only for steps of assets.
-    """
-    planned = AssetMaterializationPlannedData(key)
-    instance.report_dagster_event(
-        dg.DagsterEvent.build_asset_materialization_planned_event(run.job_name, step, planned), run.run_id
-    )
 
 
 @contextmanager

@@ -142,7 +142,9 @@ def test_a_brake_stops_the_run_before_anything_is_sent_and_nothing_tries_it_agai
     book = braked.book(result.run_id)
     assert (book.outcome, book.exit_code) == ("stopped by a brake", 5)
     assert "--accept rejected" in book.message
-    assert failure_of(result)[0] == book.message
+    description, shown = failure_of(result)
+    assert description == book.message
+    assert "accept:\n      - rejected" in shown["to accept it, in the launchpad"]
     assert braked.instance.get_run_by_id(result.run_id).tags["dagster/retry_on_asset_or_op_failure"] == "false"  # type: ignore[union-attr]
     assert braked.posts() == 0
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from pipelines.logs import configure_logs
 from pipelines.orchestration.feeds import build_definitions, feeds_of_runs, load_feeds
-from pipelines.orchestration.instance import history_definitions, notices_sensors
+from pipelines.orchestration.instance import instance_definitions
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from state.private_files import keep_private
@@ -40,5 +40,8 @@ def application(
     folder = load_feeds(settings, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    own = dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context), executor=dg.in_process_executor)
-    return dg.Definitions.merge(build_definitions(folder, settings, open_run_context), history_definitions(), own)
+    return dg.Definitions.merge(
+        build_definitions(folder, settings, open_run_context),
+        instance_definitions(folder, settings, open_run_context),
+        dg.Definitions(executor=dg.in_process_executor),
+    )

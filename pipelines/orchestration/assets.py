@@ -42,7 +42,7 @@ from pipelines.orchestration.metadata import (
 )
 from pipelines.orchestration.run_tags import tag_feed
 from pipelines.run.backfill import default_way
-from pipelines.run.brakes import brake_error
+from pipelines.run.brakes import brake_error, possible_brakes
 from pipelines.run.context import BACKFILL, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
@@ -170,7 +170,8 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         name=layout.named(step("staged")),
         specs=[specs.staged],
         check_specs=[
-            dg.AssetCheckSpec(name, asset=specs.staged.key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()
+            dg.AssetCheckSpec(name, asset=specs.staged.key, blocking=True, description=BRAKE_TEXTS[name])
+            for name in possible_brakes(mapping)
         ],
         can_subset=True,
         retry_policy=SOURCE_RETRIES,
@@ -253,7 +254,7 @@ def stage_feed(
     metadata = _without_zeros(context, key, {**staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
     failure = _failure_of(context, brake_error(result.stopping, feed)) if result.stopping else None
     return dg.MaterializeResult(
-        asset_key=key, metadata=metadata, check_results=_unlogged(context, brake_results(key, result))
+        asset_key=key, metadata=metadata, check_results=_unlogged(context, brake_results(key, result, mapping))
     ), failure
 
 

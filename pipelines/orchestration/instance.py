@@ -184,6 +184,13 @@ class KeepFor(dg.Config):
     days: int = Field(default=90, ge=7, description="Delete runs that began more days ago than this; the ledger is not touched.")
 
 
+def instance_definitions(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> dg.Definitions:
+    """Build the sensor that notifies owners, and the job that deletes old runs."""
+    return dg.Definitions.merge(
+        dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context)), history_definitions()
+    )
+
+
 def history_definitions() -> dg.Definitions:
     """Build the job that deletes old runs with their logs, and its daily schedule, which is off by default."""
 

@@ -16,6 +16,7 @@ import orjson
 from mappings.outcome import shown_place
 from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping
+from pipelines.run.brakes import possible_brakes
 from pipelines.run.context import RunContext
 from pipelines.run.outcome import WAITING, ExitCode, RunOutcome
 from pipelines.run.publish import PublishReport
@@ -26,7 +27,6 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 PUBLISH_CHECKS = {
-    "balanced": "Every due row has exactly one outcome.",
     "no_conflicts": "The service reports no idempotency key as used for another event.",
     "within_limits": "Refused, blocked and uncertain rows stay within the feed's limits.",
     "drift": "The source agrees with what was delivered, except for differences that a person ignored.",
@@ -80,8 +80,9 @@ def staged_metadata(staged: Staged) -> dict[str, Any]:
     return counts
 
 
-def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckEvaluation]:
-    """Return the evaluation of each brake; an accepted one warns instead of blocking."""
+def brake_results(key: dg.AssetKey, staged: Staged, mapping: FeedMapping) -> list[dg.AssetCheckEvaluation]:
+    """Return the evaluation of each brake that the feed can trip; an accepted one warns instead of blocking."""
+    possible = possible_brakes(mapping)
     return [
         dg.AssetCheckEvaluation(
             asset_key=key,
@@ -97,6 +98,7 @@ def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckEvaluat
             },
         )
         for result in staged.brakes
+        if result.name in possible
     ]
 
 
@@ -134,7 +136,6 @@ def publish_results(
     changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
     drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows the differences"
     results = {
-        "balanced": (published.account.imbalance() == 0, outcome.message),
         "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
         "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
         "drift": (not changed and not gone, drift),
@@ -145,7 +146,7 @@ def publish_results(
             asset_key=key,
             check_name=name,
             passed=passed,
-            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.WARN,
             blocking=False,
             description=PUBLISH_CHECKS[name] if passed else replaced(problem),
             metadata={"drift": dg.MetadataValue.int(changed), "vanished": dg.MetadataValue.int(gone)} if name == "drift" else {},

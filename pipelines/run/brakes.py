@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mappings.outcome import shown_place
 from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
-from pipelines.run.options import BrakeName, RunOptions
+from pipelines.run.options import BRAKE_TEXTS, BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
 from state.ledger.accounts import Alongside, BrakeInputs, StageReport, place_of
 from state.ledger.gate import closed
@@ -253,6 +253,13 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     error = brake_error([result for result in results if result.name in gate.brakes], feed)
     message = ": ".join(filter(None, (f"nothing is sent: {stopped}", str(error))))
     raise BrakeError(message, brakes=gate.brakes, hint=error.hint or f"`eventsync run {feed}` reads the source again")
+
+
+def possible_brakes(mapping: FeedMapping) -> tuple[BrakeName, ...]:
+    """Return the brakes that a feed can trip: none that is off, nor the one of its rules if it has none."""
+    limits = {name: getattr(mapping.publish.brakes, name, 1.0) for name in BRAKE_TEXTS}
+    limits["left_out"] = limits["left_out"] if mapping.rows else None
+    return tuple(name for name, limit in limits.items() if limit is not None)
 
 
 def brake_error(stopping: Sequence[BrakeResult], feed: str) -> BrakeError:

@@ -179,6 +179,7 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         required_resource_keys={names.OPTIONS},
     )
     def staged(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        _require_selected(context, specs.staged.key)
         with interrupted_for_good(context):
             result, failure = stage_feed(context, specs, open_run_context, _options_of(context))
         yield result
@@ -197,6 +198,7 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         required_resource_keys={names.OPTIONS},
     )
     def published(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        _require_selected(context, specs.published.key)
         yield publish_feed(context, specs, open_run_context, _options_of(context))
 
     yield from (source, staged, published)
@@ -279,6 +281,14 @@ def publish_feed(
         metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),
         check_results=_unlogged(context, publish_results(key, result, outcome, counts)),
     )
+
+
+def _require_selected(context: dg.AssetExecutionContext, key: dg.AssetKey) -> None:
+    """Check that the asset itself is to be made: a check that a person executes alone must not read or send anything."""
+    if key not in context.selected_asset_keys:
+        forbid_run_retry(context)
+        message = f"a check cannot be executed alone: each run of the feed evaluates it. Materialize {key.path[-1]} instead"
+        raise dg.Failure(message, allow_retries=False)
 
 
 def _unlogged(context: dg.AssetExecutionContext, evaluations: Iterable[dg.AssetCheckEvaluation]) -> list[dg.AssetCheckResult]:

@@ -311,6 +311,16 @@ def test_a_pause_longer_than_the_feed_waits_ends_the_run_as_paused_and_leaves_th
     assert desk.book(result.run_id).publish.pending == 9  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("asset", "check"), [("staged", "rejected"), ("published", "drift")])
+def test_a_check_that_is_executed_alone_reads_and_sends_nothing_and_says_what_to_do(desk: Desk, asset: str, check: str) -> None:
+    key = dg.AssetKey([FEED, asset])
+    job = desk.definitions().resolve_implicit_global_asset_job_def()
+    alone = job.get_subset(asset_check_selection={dg.AssetCheckKey(key, check)})
+    result = alone.execute_in_process(instance=desk.instance, raise_on_error=False)
+    assert f"Materialize {asset} instead" in failure_of(result)[0]
+    assert (materialized(result), desk.posts(), (desk.folder / "state").exists()) == (set(), 0, False)
+
+
 def test_a_run_of_assets_from_their_pages_is_known_as_a_run_of_their_feeds(desk: Desk) -> None:
     desk.mapping("night-walks")
     job = desk.definitions().resolve_implicit_global_asset_job_def()

@@ -6,6 +6,7 @@ Nothing of it belongs to a Dagster instance or a code location as a whole, so th
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -49,7 +50,8 @@ def load_feeds(settings: Settings, wanted: Collection[str] = ()) -> FeedFolder:
 
 def feeds_of_runs() -> Collection[str]:
     """Return the feeds of the runs at work if this process was started to execute one; none if all feeds are needed."""
-    if multiprocessing.parent_process() is None and not _RUNS & {*sys.argv}:
+    is_executing = multiprocessing.parent_process() is not None or _RUNS & {*sys.argv}
+    if not is_executing or not os.getenv("DAGSTER_HOME"):
         return ()
     with dg.DagsterInstance.get() as instance:
         runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -131,12 +132,27 @@ class RowFilter:
     name: IdempotencyKey | int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What is delivered of a feed. `version`: a digest of the ids and payloads of all its events; `event_ids`: the lowest of the
+    events that one run delivered.
+    """
+
+    version: str
+    event_ids: tuple[int, ...]
+
+
 _Row = sa.Row[*tuple[Any, ...]]
 _PAGE = 500
 _NEWER = PROBLEM.alias()
 _DETAILED = (Outcome.REFUSED.value, Outcome.REMOVED.value)
 """Outcomes whose state depends on more."""
 _PLACES = sa.select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+_EVENTS = (
+    sa.select(ENTRY.c.event_id, ENTRY.c.fingerprint, ENTRY.c.sent_run)
+    .where(ENTRY.c.event_id.is_not(None), ENTRY.c.outcome == Outcome.CREATED.value)
+    .order_by(ENTRY.c.event_id)
+)
 _RUNS = sa.select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -237,6 +253,18 @@ class LedgerQueries:
         first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self.engine) as connection:
             return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
+
+    def delivered(self, book: FeedScope, run_id: str, limit: int) -> Delivered:
+        """Return the version of what is delivered of a feed, and the ids of the events that a run delivered, at most `limit`."""
+        digest, ids = hashlib.blake2b(digest_size=8), list[int]()
+        with reading(self.engine) as connection:
+            number = connection.execute(sa.select(RUN.c.number).where(RUN.c.id == run_id)).scalar()
+            events = _EVENTS.where(ENTRY.c.scope_id == _scope_id(connection, book))
+            for page in connection.execution_options(yield_per=_PAGE).execute(events).partitions():
+                event_ids, fingerprints, runs = zip(*page, strict=True)
+                digest.update(f"{event_ids} {fingerprints}".encode())
+                ids += [one for one, run in zip(event_ids, runs, strict=True) if run == number][: limit - len(ids)]
+        return Delivered(digest.hexdigest(), tuple(ids))
 
     def places(self, book: FeedScope) -> Iterator[tuple[RowKey, str]]:
         """Yield the keys of all rows in the feed's ledger, each with the place where it was last read."""

@@ -200,6 +200,11 @@ class SourceProbe:
     is_growing: bool = False
     blind: str = ""
 
+    @property
+    def version(self) -> str:
+        """A digest of all marks: equal while the source is unchanged; "" if changes cannot be detected."""
+        return "" if self.blind else blake2b("\n".join(sorted(self.marks)).encode(), digest_size=8).hexdigest()
+
     def is_news_to(self, seen: frozenset[str]) -> bool:
         """Return whether there is something new compared with the earlier marks `seen`."""
         return not self.marks <= seen if self.is_growing else self.marks != seen

@@ -252,10 +252,15 @@ def _place_of(text: str, field: str, document: Mapping[str, Any]) -> Loc:
     return next((loc for outer, part in parts for loc, node in walk(part, outer) if node == text), ("event", field))
 
 
-def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
-    """Yield settings that the kind of source does not support, and read columns that `write_back` overwrites."""
-    source = mapping.source
-    is_probed = mapping.schedule is not None and mapping.schedule.look_every_s is not None
+def find_misfit_settings(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
+    """Yield settings that the kind of source does not support, read columns that `write_back` overwrites, and an `on_update`
+    without an asset.
+    """
+    source, schedule = mapping.source, mapping.schedule
+    if schedule is not None and schedule.on_update and not mapping.after:
+        hint = "name the assets from which the source is made: after: [warehouse/events]"
+        yield MappingProblem(("schedule", "on_update"), "on_update needs after", hint)
+    is_probed = schedule is not None and schedule.look_every_s is not None
     if is_probed and not isinstance(source, FileSource | GoogleSheetsSource):
         message = f"a source of kind {source.kind} cannot be checked for changes without reading it"
         yield MappingProblem(("schedule", "look_every"), message, "write cron instead")

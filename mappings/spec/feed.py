@@ -125,7 +125,7 @@ LookEvery = Annotated[float, PlainValidator(_look_every), WithJsonSchema({"type"
 
 
 class Schedule(Strict):
-    """When the feed runs without being asked: by a cron line in a time zone, after a change of its source, or both."""
+    """When the feed runs without being asked: by a cron line in a time zone, or when its source or an asset before it changes."""
 
     cron: Cron | None = Field(default=None, description="Minute, hour, day of the month, month, day of the week.")
     timezone: Zone = Field(default="UTC", description="The IANA zone of the cron line.")
@@ -134,19 +134,20 @@ class Schedule(Strict):
         alias="look_every",
         description="How often to check the source; a run starts when there is a new or changed file or sheet.",
     )
+    on_update: bool = Field(default=False, description="Whether a run starts when an asset that `after` names is updated.")
     alone: bool = Field(
         default=False, description="Whether the feed keeps a schedule and runs of its own, however many share its cron line."
     )
 
     def check(self) -> None:
-        if self.cron is None and self.look_every_s is None:
-            raise mistake("a schedule needs cron or look_every", 'such as cron: "15 */2 * * *", or look_every: 5m')
+        if self.cron is None and self.look_every_s is None and not self.on_update:
+            raise mistake("a schedule needs cron, look_every or on_update", 'such as cron: "15 */2 * * *", or look_every: 5m')
 
     def __str__(self) -> str:
-        """Return the schedule for display: its cron line, or how often the source is looked at."""
+        """Return the schedule for display: its cron line, how often the source is looked at, and whether it follows others."""
         clock = f"{self.cron} ({self.timezone})" if self.cron else ""
         looks = f"when changed (looked at every {self.look_every_s:.0f} s)" if self.look_every_s else ""
-        return ", ".join(filter(None, (clock, looks)))
+        return ", ".join(filter(None, (clock, looks, "when an asset of `after` is updated" if self.on_update else "")))
 
 
 class Brakes(Strict):
@@ -198,6 +199,14 @@ PayloadPath = Annotated[
     str,
     matching(
         r"[^.\[]+(?:\.[^.\[]+)*", "a field of the event", "write it like description, or offers.price for a field of all offers"
+    ),
+]
+AssetName = Annotated[
+    str,
+    matching(
+        "[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*",
+        "an asset key",
+        'write its parts, of the letters a to z, digits, "_", "-" and ".", with / between them, such as "warehouse/events"',
     ),
 ]
 ListVersion = Annotated[
@@ -265,6 +274,8 @@ class FeedMapping(Strict):
     """More channels to notify, by the names that the environment gives to their addresses."""
     source: SourceSpec
     """Where the rows come from."""
+    after: Annotated[tuple[AssetName, ...], OneOrMany()] = ()
+    """Dagster assets from which the source is made, of any code location, by their keys: warehouse/events."""
     schedule: Schedule | None = None
     """When the feed runs without being asked (default: never)."""
     key: Annotated[tuple[KeyItem, ...], OneOrMany()] = Field(min_length=1)

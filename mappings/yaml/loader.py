@@ -23,7 +23,7 @@ from mappings.event import Directory
 from mappings.lint.mistakes import (
     find_endless_names,
     find_misfit_fields,
-    find_misfits_of_source,
+    find_misfit_settings,
     find_problems,
     find_unknown_states,
     find_unusual_availability,
@@ -170,7 +170,7 @@ def _parsed(text: str, path: Path, shelf: Shelf, folders: Sequence[Path], *, war
     problems += (*misfits, *find_problems(document, context.tables))
     sent = outgoing_of(mapping)
     problems += (*find_misfit_fields(mapping, sent), *find_unknown_states(sent, document))
-    problems += find_misfits_of_source(mapping, mapper.columns)
+    problems += find_misfit_settings(mapping, mapper.columns)
     if problems:
         raise MappingFileError(path, _at_lines(path, text, document, problems), _unwise(path, text, document))
     if not warns:

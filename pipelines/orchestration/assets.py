@@ -12,7 +12,7 @@ No `from __future__ import annotations` here: Dagster reads the annotations of a
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
@@ -21,15 +21,21 @@ import dagster as dg
 import yaml
 from pydantic import Field, ValidationError
 
-from connectors.sources.catalogue import probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, set_origin
-from pipelines.orchestration.layout import DAYS, FeedSpecs, Layout
+from pipelines.orchestration.automation import probe_feed
+from pipelines.orchestration.dagster_private import (
+    DATA_VERSION_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    set_origin,
+    tags_of_read,
+)
+from pipelines.orchestration.layout import DAYS, FeedSpecs, Layout, code_version
 from pipelines.orchestration.metadata import (
+    EVENTS_SHOWN,
     PUBLISH_CHECKS,
     brake_results,
     publish_results,
@@ -51,6 +57,8 @@ from pipelines.run.publish import outcome_of_publish
 from pipelines.run.stage import UNCHANGED
 from pipelines.safe_output import replaced
 from state.errors import HeldByAnotherError, LeaseLostError
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 
 STEP_DELAY_S = 10.0
 """Seconds before a step's second attempt; twice as many before the third."""
@@ -162,9 +170,10 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
     @dg.multi_observable_source_asset(name=layout.named(step("source")), specs=[specs.source])  # type: ignore[untyped-decorator]
     def source(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
         with as_failures(context, mapping.feed), open_run_context() as run:
-            probe = probe_source(mapping.source, mapping.path.parent, access=run.settings.access, folders=mapping.folders)
+            probe = probe_feed(mapping, run.settings.access)
         seen = {"not checked": probe.blind} if probe.blind else {"files": len(probe.marks)}
-        yield dg.ObserveResult(asset_key=specs.source.key, metadata=seen)
+        version = dg.DataVersion(probe.version) if probe.version else None
+        yield dg.ObserveResult(asset_key=specs.source.key, metadata=seen, data_version=version)
 
     @dg.multi_asset(
         name=layout.named(step("staged")),
@@ -243,21 +252,32 @@ def stage_feed(
     """Stage a feed and log an observation of its source; return what `staged` shows, and the failure if a brake stopped it."""
     mapping, feed, key, began_s = specs.mapping, specs.feed, specs.staged.key, monotonic_s()
     with as_failures(context, feed), open_run_context() as run_context:
+        version = ""
+        with suppress(SyncError), faults_as_errors("probing", context.run.run_id):  # reading the source says what is wrong
+            version = probe_feed(
+                mapping, run_context.settings.access
+            ).version  # before it is read, so that a later change is never missed
         result = FeedRun(run_context, mapping, _identity(context), options).stage()
         is_last = bool(result.stopping) or options.stage_only
         waiting = waiting_metadata(*waiting_rows(run_context, mapping)) if is_last else {}
     rows = result.report.account.read
     pace = speed_metadata(rows, monotonic_s() - began_s)
     read = "all rows" if result.report.is_whole else "some rows: those changed, or those selected"
-    version = {"version": result.version} if result.version else {}
-    seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
-    context.log_event(dg.AssetObservation(specs.source.key, metadata=seen))
+    seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read}
+    tags = {DATA_VERSION_TAG: version} if version else {}
+    context.log_event(dg.AssetObservation(specs.source.key, metadata=seen, tags=tags))
     _log(context, result.notices)
     metadata = _without_zeros(context, key, {**staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
     failure = _failure_of(context, brake_error(result.stopping, feed)) if result.stopping else None
-    return dg.MaterializeResult(
-        asset_key=key, metadata=metadata, check_results=_unlogged(context, brake_results(key, result, mapping))
-    ), failure
+    is_usual = not (options.keys or options.window)  # otherwise the other rows stay as they were, from the version before
+    staged = dg.MaterializeResult[Any](
+        asset_key=key,
+        metadata=metadata,
+        check_results=_unlogged(context, brake_results(key, result, mapping)),
+        data_version=dg.DataVersion(f"{code_version(mapping)} {version}") if version and is_usual else None,
+        tags=tags_of_read(specs.source.key, version) if is_usual else None,
+    )
+    return staged, failure
 
 
 def publish_feed(
@@ -271,14 +291,17 @@ def publish_feed(
         if result.cause is not None:
             raise result.cause
         counts, differing = waiting_rows(run_context, mapping)
+        scope = FeedScope(run_context.settings.destination, mapping.feed)
+        delivered = LedgerQueries(run_context.engine).delivered(scope, context.run.run_id, EVENTS_SHOWN)
     outcome = outcome_of_publish(result, mapping)
     if outcome.message:
         log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
         log("%s: %s", outcome.name, replaced(outcome.text))
-    metadata = waiting_first(counts, result) | published_metadata(result) | waiting_metadata(counts, differing)
+    metadata = waiting_first(counts, result) | published_metadata(result, delivered) | waiting_metadata(counts, differing)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=_without_zeros(context, key, metadata, _PUBLISHED_FIRST),
+        data_version=dg.DataVersion(delivered.version),
         check_results=_unlogged(context, publish_results(key, result, outcome, counts)),
     )
 

@@ -7,7 +7,9 @@ __future__ import annotations` here: Dagster reads the annotations of a step's f
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
 
 import dagster as dg
 import orjson
@@ -16,10 +18,14 @@ from connectors.sources.catalogue import SourceProbe, probe_source
 from connectors.sources.contract import Access
 from mappings.errors import SyncError, TransientError
 from mappings.row_key import FeedName
-from mappings.spec.feed import Schedule
+from mappings.spec.feed import FeedMapping, Schedule
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+from pipelines.orchestration.dagster_private import (
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    DATA_VERSION_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+)
 from pipelines.orchestration.layout import FeedSpecs, Layout
 from pipelines.orchestration.run_tags import feed_tags, feeds_at_work, records_of
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
@@ -31,6 +37,8 @@ FEWEST_FEEDS = 20
 """So many feeds with the same cron line and time zone share a schedule; fewer have one each."""
 MOST_FEEDS = 50
 """Feeds of one run."""
+UPDATES_EVERY_S = 30
+"""Dagster's own interval of sensors."""
 MOST_ROWS = 1_000
 """A feed whose last read had more rows gets a run alone, so that it delays no other."""
 
@@ -120,8 +128,8 @@ def _large_feeds(open_run_context: OpenContext) -> frozenset[FeedName]:
 
 
 def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
-    """Parse a sensor's cursor: the number of runs requested, which makes run keys unique, and the source's marks at the last
-    tick.
+    """Parse a sensor's cursor: the number of runs requested, which makes run keys unique, and the marks of the source, or of the
+    assets before it, at the last tick.
 
     None for any other text: a person may write one to make the feed run.
     """
@@ -135,40 +143,82 @@ def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
 def feed_sensors(
     feeds: Iterable[FeedSpecs], access: Access, layout: Layout, open_run_context: OpenContext
 ) -> list[dg.SensorDefinition]:
-    """Build the sensors that probe the sources of feeds at the intervals of their schedules; on from the start."""
-    looking = ((one, one.mapping.schedule) for one in feeds)
-    return [
-        _sensor(one, schedule.look_every_s, access, layout, open_run_context)
-        for one, schedule in looking
-        if schedule is not None and schedule.look_every_s is not None
-    ]
+    """Build the sensors that probe the sources of feeds at the intervals of their schedules, and those that look for updates of
+    the assets before them; on from the start.
+    """
+    made = []
+    for one in feeds:
+        schedule, place = one.mapping.schedule, one.mapping.source.place
+        if schedule is not None and schedule.look_every_s is not None:
+            source = Watched("changed", place, schedule.look_every_s, partial(probe_feed, one.mapping, access))
+            made.append(_sensor(one, source, layout, open_run_context))
+        if schedule is not None and schedule.on_update:
+            assets = ", ".join(key.to_user_string() for key in one.after)
+            before = Watched("updated", assets, UPDATES_EVERY_S, partial(_updates, one.after))
+            made.append(_sensor(one, before, layout, open_run_context))
+    return made
 
 
-def _sensor(
-    specs: FeedSpecs, every_s: float, access: Access, layout: Layout, open_run_context: OpenContext
-) -> dg.SensorDefinition:
-    mapping = specs.mapping
+class Watched(NamedTuple):
+    """What a sensor looks at, and how often. `event`: what starts a run: that it was `changed` or `updated`."""
+
+    event: Literal["changed", "updated"]
+    what: str
+    every_s: float
+    probe: Callable[[dg.DagsterInstance], SourceProbe]
+
+
+def _sensor(specs: FeedSpecs, watched: Watched, layout: Layout, open_run_context: OpenContext) -> dg.SensorDefinition:
+    feed = specs.feed
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        busy = feeds_at_work(context.instance, open_run_context).reason(mapping.feed)
-        if busy is not None:  # The cursor stays, so that a file that comes while a run is at work is seen by a later tick.
+        busy = feeds_at_work(context.instance, open_run_context).reason(feed)
+        if busy is not None:  # The cursor stays, so that what comes while a run is at work is seen by a later tick.
             return busy
         try:
-            probe = probe_source(mapping.source, mapping.path.parent, access=access, folders=mapping.folders)
+            found = watched.probe(context.instance)
         except TransientError as error:
             return dg.SkipReason(f"{error}; the next tick tries again")
         except SyncError as error:
             raise dg.Failure(f"{error}\n{error.hint}") from error
-        return _run_if_changed(specs, context.cursor, probe, is_left=_is_left(context.instance, mapping.feed))
+        if watched.event == "updated" and not context.cursor:  # What was there before the feed is not news.
+            return dg.SensorResult(skip_reason=f"waits for an update of {watched.what}", cursor=_cursor(0, found))
+        return _run_if_changed(specs, watched.what, context.cursor, found, is_left=_is_left(context.instance, feed))
 
     return dg.SensorDefinition(
-        name=layout.named(f"sync_{names.group_of(mapping.feed)}_when_changed"),
+        name=layout.named(f"sync_{names.group_of(feed)}_when_{watched.event}"),
         job_name=layout.named(names.JOB),
         evaluation_fn=tick,
-        minimum_interval_seconds=round(every_s),
+        minimum_interval_seconds=round(watched.every_s),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Runs {mapping.feed} when {mapping.source.place} is new or has changed.",
+        description=f"Runs {feed} when {watched.what} is {'new or has changed' if watched.event == 'changed' else 'updated'}.",
     )
+
+
+def probe_feed(mapping: FeedMapping, access: Access, _instance: dg.DagsterInstance | None = None) -> SourceProbe:
+    """Probe the source of a feed."""
+    return probe_source(mapping.source, mapping.path.parent, access=access, folders=mapping.folders)
+
+
+def _updates(keys: Iterable[dg.AssetKey], instance: dg.DagsterInstance) -> SourceProbe:
+    """Return a mark of the last update of each asset that has one.
+
+    Every materialization is an update, unless the asset gives its data version itself and the version is as before; an
+    observation is one if its data version is new. `dg.asset_sensor` watches one asset and runs at first load,
+    `dg.multi_asset_sensor` is superseded, and automation conditions cannot see that a run of the feed is at work.
+    """
+    marks = list[str]()
+    for key in keys:
+        for record in instance.fetch_materializations(key, limit=1).records:
+            made = record.asset_materialization
+            tags = made.tags or {} if made and not made.partition else {}
+            is_given = tags.get(DATA_VERSION_IS_USER_PROVIDED_TAG) == "true"
+            marks.append(f"{key.to_user_string()} {tags[DATA_VERSION_TAG] if is_given else record.storage_id}")
+        for record in instance.fetch_observations(key, limit=1).records:
+            seen = record.event_log_entry.asset_observation
+            version = seen.tags.get(DATA_VERSION_TAG) if seen else None
+            marks += [f"{key.to_user_string()} observed {version}"] if version else []
+    return SourceProbe(frozenset(marks), is_growing=True)
 
 
 def last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
@@ -187,21 +237,23 @@ def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
     return not is_final and now().timestamp() - ended_s >= CONTINUED_AFTER_S
 
 
+def _cursor(turn: int, probe: SourceProbe) -> str:
+    return orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
+
+
 def _run_if_changed(
-    specs: FeedSpecs, cursor: str | None, probe: SourceProbe, *, is_left: bool
+    specs: FeedSpecs, what: str, cursor: str | None, probe: SourceProbe, *, is_left: bool
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run if the source has changed since the cursor, if there is no cursor, or if the last run left work."""
-    mapping = specs.mapping
+    """Request a run if `what` has changed since the cursor, if there is no cursor, or if the last run left work."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
     last = parse_sensor_cursor(cursor)
     is_same = last is not None and not probe.is_news_to(last[1]) and not is_left
-    turn = (last[0] if last else 0) + (not is_same)
-    after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
+    after = _cursor((last[0] if last else 0) + (not is_same), probe)
     if is_same:
-        return dg.SensorResult(skip_reason=f"unchanged: {mapping.source.place}", cursor=after)
+        return dg.SensorResult(skip_reason=f"unchanged: {what}", cursor=after)
     # Without a cursor, which a person may delete, there is no run key: the feed runs even if the source is unchanged.
-    run_key = f"{mapping.feed} {hashlib.blake2b(after.encode(), digest_size=9).hexdigest()}" if last else None
-    tags = {names.LAUNCHED_BY_TAG: SCHEDULE, names.FEED_TAG: mapping.feed}  # may run between two slices of a backfill
+    run_key = f"{specs.feed} {hashlib.blake2b(after.encode(), digest_size=9).hexdigest()}" if last else None
+    tags = {names.LAUNCHED_BY_TAG: SCHEDULE, names.FEED_TAG: specs.feed}  # may run between two slices of a backfill
     request = dg.RunRequest(run_key, tags=tags, asset_selection=specs.selection, asset_check_keys=[])
     return dg.SensorResult(run_requests=[request], cursor=after)

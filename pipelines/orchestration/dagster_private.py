@@ -8,6 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.definitions.data_version import (
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    DATA_VERSION_TAG,
+    DEFAULT_DATA_VERSION,
+    get_input_data_version_tag,
+)
 from dagster._core.events import RunFailureReason
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
     from dagster._core.workspace.context import WorkspaceProcessContext
 
 __all__ = [
+    "DATA_VERSION_IS_USER_PROVIDED_TAG",
+    "DATA_VERSION_TAG",
     "GRPC_INFO_TAG",
     "HIDDEN_TAG_PREFIX",
     "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
@@ -48,6 +56,7 @@ __all__ = [
     "origin_tags",
     "put_backfill",
     "set_origin",
+    "tags_of_read",
 ]
 
 
@@ -100,6 +109,14 @@ def put_backfill(  # noqa: PLR0913  # the fields of a line of the tab
         backfill_end_timestamp=ended.timestamp() if ended else None,
     )
     (instance.update_backfill if instance.get_backfill(backfill_id) else instance.add_backfill)(backfill)
+
+
+def tags_of_read(key: dg.AssetKey, version: str) -> Mapping[str, str]:
+    """Return the tags of a materialization that say which version of an asset it was made from, "" if that is unknown.
+
+    Dagster itself names the version that was observed before the step began, and so not what the step has read.
+    """
+    return {get_input_data_version_tag(key): version or DEFAULT_DATA_VERSION.value}
 
 
 @contextmanager

@@ -8,18 +8,22 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import dagster as dg
 
-from mappings.yaml.loader import FeedFolder, load_folder
+from mappings.errors import MappingFileError
+from mappings.positions import MappingProblem
+from mappings.row_key import FeedName
+from mappings.yaml.loader import FeedFolder, at_places, load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import feed_assets
 from pipelines.orchestration.automation import feed_schedules, feed_sensors
 from pipelines.orchestration.broken import broken_assets, broken_definitions, broken_feeds
-from pipelines.orchestration.layout import FeedTranslator, Layout
+from pipelines.orchestration.layout import FeedSpecs, FeedTranslator, Layout
 from pipelines.orchestration.run_tags import BEGUN, WAITING, feeds_of
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
@@ -64,7 +68,10 @@ def build_definitions(
 ) -> dg.Definitions:
     """Build the definitions of loaded mapping files."""
     layout = layout or Layout(state_kind=settings.state_kind)
-    feeds, broken = [*map(layout.specs_of, folder.feeds)], broken_feeds(folder)
+    every = [*map(layout.specs_of, folder.feeds)]
+    circular = find_circular(every)
+    feeds = [one for one in every if one.feed not in circular]
+    broken = broken_feeds(FeedFolder(tuple(one.mapping for one in feeds), (*folder.broken, *circular.values())))
     pool = pool_of(settings)
     assets = [asset for specs in feeds for asset in feed_assets(specs, layout, open_run_context, pool)]
     failing, selections = broken_assets(broken, layout)
@@ -84,6 +91,25 @@ def build_definitions(
         sensors=feed_sensors(feeds, settings.access, layout, open_run_context),
     )
     return dg.Definitions.merge(ours, broken_definitions(broken, layout, settings.files))
+
+
+def find_circular(feeds: Sequence[FeedSpecs]) -> Mapping[FeedName, MappingFileError]:
+    """Return the feeds whose `after` leads back to themselves, the last of each circle: it would stop the whole location from
+    loading.
+    """
+    mappings, owners = {one.feed: one.mapping for one in feeds}, {key: one.feed for one in feeds for key in one.keys}
+    before = {one.feed: [owners[key] for key in one.after if key in owners] for one in feeds}
+    found = dict[FeedName, MappingFileError]()
+    while True:
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            last: FeedName = max(error.args[1])
+            problem = MappingProblem(("after",), "after leads back to this feed", "leave out the asset that is made from it")
+            found[last] = MappingFileError(mappings[last].path, at_places(mappings[last], [problem]))
+            del before[last]
+        else:
+            return found
 
 
 def pool_of(settings: Settings) -> str:

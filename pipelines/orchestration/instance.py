@@ -24,6 +24,7 @@ from pipelines.orchestration.dagster_private import (
     RunFailureReason,
     origin_tags,
 )
+from pipelines.orchestration.layout import Layout
 from pipelines.orchestration.run_tags import feeds_of
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
@@ -74,11 +75,13 @@ def notices_cursor_at(text: str | None, moment: float) -> NoticesCursor:
     return replace(last, last_tick=moment, steady_since=moment if is_paused else last.steady_since)
 
 
-def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[dg.SensorDefinition]:
+def notices_sensors(
+    folder: FeedFolder, settings: Settings, open_run_context: OpenContext, layout: Layout | None = None
+) -> Sequence[dg.SensorDefinition]:
     """Build the sensor that notifies owners, on from the start; none if the environment defines no channel."""
     if not settings.channels.addresses:
         return ()
-    feeds = list(folder.feeds)
+    feeds, layout = list(folder.feeds), layout or Layout()
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         cursor = notices_cursor_at(context.cursor, now().timestamp())
@@ -89,7 +92,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             with open_run_context() as run_context:
                 notifier = notifier_of(settings, run_context.engine, run_context.now)
                 overdue = notifier.newly_overdue(feeds) if is_steady else frozenset[FeedName]()
-                notified = _notify(notifier, context.instance, folder, ended, overdue)
+                notified = _notify(notifier, context.instance, layout, folder, ended, overdue)
         except ConfigError as error:
             return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
         except SyncError as error:
@@ -103,7 +106,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
 
     return (
         dg.SensorDefinition(
-            name=NOTICES_SENSOR,
+            name=layout.named(NOTICES_SENSOR),
             evaluation_fn=tick,
             minimum_interval_seconds=EVERY_S,
             default_status=dg.DefaultSensorStatus.RUNNING,
@@ -115,6 +118,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
 def _notify(
     notifier: Notifier,
     instance: dg.DagsterInstance,
+    layout: Layout,
     folder: FeedFolder,
     ended: Sequence[dg.RunRecord],
     overdue: Collection[FeedName],
@@ -124,12 +128,12 @@ def _notify(
     wanted = {feed for one in ended for feed in feeds_of(one.dagster_run)} | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
-    crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
+    crashes = {feed: _crash(notifier, instance, layout, feed) for feed in about if feed not in concerns}
     notifier.notify(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
     return tuple(about)
 
 
-def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:
+def _crash(notifier: Notifier, instance: dg.DagsterInstance, layout: Layout, feed: FeedName) -> Concern | None:
     """Return the concern that the feed's last run failed in Dagster.
 
     None if the state DB has its outcome, if a retry follows, or if the run was interrupted, as by a restart.
@@ -147,28 +151,27 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     has_run_since = youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp
     if has_run_since:  # elsewhere, by cron for example
         return None
-    message = _failure_message(instance, run, feed)
+    message = _failure_message(instance, run, [layout.named(names.step_of(feed, phase)) for phase in names.PHASES])
     if message is None:
         return None
     text = f"run {run.run_id} failed in Dagster: {message}"
     return Concern(Cause.FAILED, text, "see the run in the Dagster UI; the state is intact: the next run continues")
 
 
-def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> str | None:
-    """Return the first line of the feed's first failed step's error in Dagster, or else of the run's own.
+def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Sequence[str]) -> str | None:
+    """Return the first line of the error of a feed's first failed step in Dagster, or else of the run's own.
 
-    None if the feed's steps succeeded, in this run or in the one that this repeats.
+    None if the feed's `steps` succeeded, in this run or in the one that this repeats.
     """
-    own = {names.step_of(feed, phase) for phase in names.PHASES}
-    if run.parent_run_id and run.step_keys_to_execute and not own & {*run.step_keys_to_execute}:
+    if run.parent_run_id and run.step_keys_to_execute and not {*steps} & {*run.step_keys_to_execute}:
         return None
     ends = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.RUN_FAILURE}
     for record in instance.get_records_for_run(run.run_id, of_type=ends).records:
         entry, event = record.event_log_entry, record.event_log_entry.dagster_event
-        if entry.step_key not in {None, *own}:
+        if entry.step_key not in {None, *steps}:
             continue
         if event is not None and event.is_step_success:
-            if entry.step_key == names.step_of(feed, "published"):
+            if entry.step_key == steps[-1]:
                 return None
             continue
         failure = event and (event.step_failure_data if event.is_step_failure else event.job_failure_data)

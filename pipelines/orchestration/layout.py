@@ -49,6 +49,16 @@ class FeedSpecs:
         return self.mapping.feed
 
     @property
+    def keys(self) -> list[dg.AssetKey]:
+        """All assets of the feed."""
+        return [one.key for one in (self.source, self.staged, self.published, self.backfilled) if one]
+
+    @property
+    def after(self) -> list[dg.AssetKey]:
+        """The assets from which the source is made."""
+        return [one.asset_key for one in self.source.deps]
+
+    @property
     def selection(self) -> list[dg.AssetKey]:
         """The assets that a run of the feed makes."""
         return [self.staged.key, self.published.key]
@@ -84,6 +94,7 @@ class Layout:
         version = code_version(mapping)
         source = spec(
             "source",
+            deps=[dg.AssetKey(one.split("/")) for one in mapping.after],
             kinds={_KINDS.get(mapping.source.kind, mapping.source.kind)},
             description=f"The source of {mapping.feed}. Observing checks whether it changed; it reads no rows.",
             metadata={

@@ -24,7 +24,7 @@ from pipelines.run.stage import Staged
 from pipelines.safe_output import replaced
 from state.enums import Waiting
 from state.ledger.standing import FeedScope, RowRecord
-from state.queries import LedgerQueries, RowFilter
+from state.queries import Delivered, LedgerQueries, RowFilter
 
 PUBLISH_CHECKS = {
     "no_conflicts": "The service reports no idempotency key as used for another event.",
@@ -37,6 +37,7 @@ HELD_DECISIONS = (
     "`eventsync resolve FEED KEY --release`: it is a separate event, send it",
 )
 ROWS_SHOWN = 20
+EVENTS_SHOWN = 100
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -113,13 +114,17 @@ def waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict[
     }
 
 
-def published_metadata(published: PublishReport) -> dict[str, Any]:
-    """Return the metadata of `published`: the account of the drain, its speed, and what was written back."""
+def published_metadata(published: PublishReport, delivered: Delivered) -> dict[str, Any]:
+    """Return the metadata of `published`: the account of the drain with the first delivered events, its speed, and what was
+    written back.
+    """
     account, written = published.account, published.written_back
     counts: dict[str, Any] = dict(asdict(account))
     counts |= speed_metadata(account.new + account.carried_over - account.pending, published.duration_s)
     counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
     counts["dagster/row_count"] = account.delivered
+    if delivered.event_ids:
+        counts["delivered events"] = dg.MetadataValue.json(list(delivered.event_ids))
     if written.cells or written.problem:
         counts["cells written back"] = written.cells
     if written.problem:

@@ -36,9 +36,11 @@ def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
 
 def tag_feed(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> None:
     """Tag a run with a feed that it makes assets of, as of a run of assets launched from their pages."""
-    if feed not in feeds_of(instance.get_run_by_id(run.run_id) or run):
+    run = instance.get_run_by_id(run.run_id) or run
+    if feed not in feeds_of(run):
         folders = {tuple(key.path[:-1]) for key in run.asset_selection or ()}
-        instance.add_run_tags(run.run_id, {names.FEED_TAG if len(folders) == 1 else tag_of(feed): feed})
+        is_alone = len(folders) == 1 and names.FEED_TAG not in run.tags
+        instance.add_run_tags(run.run_id, {names.FEED_TAG if is_alone else tag_of(feed): feed})
 
 
 def tag_of(feed: str) -> str:

@@ -221,15 +221,14 @@ def _day_of_event(mapped: MappedRow) -> date:
 class Staged:
     """A finished stage with its report, the brakes' results, and notices about the source and the service.
 
-    `missing`: row keys that were asked for and are not in the source. `version`: equal for equal content of the source, ""
-    without evidence. `headers`: the source's own name of each column that the mapping reads.
+    `missing`: row keys that were asked for and are not in the source. `headers`: the source's own name of each column that the
+    mapping reads.
     """
 
     report: StageReport
     brakes: tuple[BrakeResult, ...]
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    version: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -274,12 +273,12 @@ class StageJob:
         )
 
     def staged(
-        self, report: StageReport, brakes: list[BrakeResult], notices: Iterable[str], stamp: str, missing: Iterable[str] = ()
+        self, report: StageReport, brakes: list[BrakeResult], notices: Iterable[str], missing: Iterable[str] = ()
     ) -> Staged:
         """Build the finished stage, with all notices in order."""
         whole = [f"read in full: {self.plan.because}"] if self.plan.because else []
         every_notice = (*self.notices, *whole, *notices)
-        return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)), _digest_of(stamp, 8) if stamp else "")
+        return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)))
 
 
 def stage(job: StageJob) -> Staged:
@@ -301,7 +300,7 @@ def stage(job: StageJob) -> Staged:
         last_stamp = "" if options.full else job.ledger.stamp()
         last = parse_fingerprint(last_stamp, plan)
         is_unchanged = last is not None and last.content == snapshot.content
-        if is_unchanged and (staged := _repeat(job, last_stamp, str(last), snapshot.read_as)):
+        if is_unchanged and (staged := _repeat(job, last_stamp, str(last))):
             return staged
         fingerprint = SourceFingerprint(snapshot.content, plan.fit_today, plan.began)
         if last is not None and job.mapper.takes_rows_alone:
@@ -309,7 +308,7 @@ def stage(job: StageJob) -> Staged:
     return _read(job, snapshot, fingerprint, known_stamp)
 
 
-def _repeat(job: StageJob, last_stamp: str, stamp: str, read_as: str) -> Staged | None:
+def _repeat(job: StageJob, last_stamp: str, stamp: str) -> Staged | None:
     """Record the last read again for an unchanged source; None if the ledger or a brake needs its rows."""
     brakes: list[BrakeResult] = []
     fence, policy = job.ledger.fence(job.run_id, job.fence), job.policy(ReadKind.FULL)
@@ -317,7 +316,7 @@ def _repeat(job: StageJob, last_stamp: str, stamp: str, read_as: str) -> Staged 
     if report is None:
         return None
     job.advance(report.account.read)
-    return job.staged(report, brakes, [f"{UNCHANGED} since the last read"], read_as)
+    return job.staged(report, brakes, [f"{UNCHANGED} since the last read"])
 
 
 def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
@@ -385,7 +384,7 @@ def _read(job: StageJob, snapshot: FileSnapshot | None, fingerprint: SourceFinge
     if window:
         notices += window.notices()
     missed = (f"{key} (that row has the key {places[key]})" if places.get(key) else key for key in missing)
-    staged = job.staged(report, brakes, notices, reading.stamp, missed)
+    staged = job.staged(report, brakes, notices, missed)
     counts = Counter(reading.headers.values())
     headers = {name: text for name, text in reading.headers.items() if text and name in job.mapper.columns}
     # A column by its number is another one once there are more or fewer of its name.

@@ -14,6 +14,8 @@ from typing import Any
 
 import dagster as dg
 import psutil
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 from integration import waiting
 from integration.desk import shell_environ
 from integration.service import Door
@@ -203,6 +205,18 @@ def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
     told = failed.step_failure_data.user_failure_data
     assert told is not None, failed.step_failure_data.error
     return told.description or "", {name: value.value for name, value in told.metadata.items()}
+
+
+def is_stale_in(definitions: dg.Definitions, instance: dg.DagsterInstance, key: dg.AssetKey) -> bool:
+    """Whether the UI shows an asset as stale."""
+    graph = definitions.get_repository_def().asset_graph
+    return CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance)).get_status(key).value == "STALE"
+
+
+def observed_version_of(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """The data version of the last observation of an asset."""
+    (record,) = instance.fetch_observations(key, limit=1).records
+    return (record.event_log_entry.tags or {}).get("dagster/data_version")
 
 
 def schedules_of_feeds(definitions: dg.Definitions) -> list[str]:

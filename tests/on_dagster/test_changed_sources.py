@@ -132,7 +132,9 @@ def test_whatever_a_person_writes_into_the_cursor_has_the_feed_run(desk: Desk, c
     [
         ("{{look_every: 5m}}", "salesforce\n  object: Event__c", "a source of kind salesforce cannot be checked"),
         ("{{look_every: 5s}}", "csv\n  path: a.csv", '"5s" is too short'),
-        ("{{timezone: Europe/Warsaw}}", "csv\n  path: a.csv", "a schedule needs cron or look_every"),
+        ("{{timezone: Europe/Warsaw}}", "csv\n  path: a.csv", "a schedule needs cron, look_every or on_update"),
+        ("{{on_update: true}}", "csv\n  path: a.csv", "town-hall.yaml:6:23: on_update needs after"),
+        ("{{on_update: true}}\nafter: [the warehouse]", "csv\n  path: a.csv", '"the warehouse" is not an asset key'),
     ],
 )
 def test_a_schedule_that_could_not_be_kept_is_a_mistake_at_its_place(desk: Desk, schedule: str, kind: str, words: str) -> None:

@@ -52,13 +52,9 @@ def test_a_run_publishes_every_row_once_and_tells_both_accounts_as_numbers(desk:
 
 
 def test_a_run_tells_what_it_has_seen_of_the_source(desk: Desk) -> None:
-    first, again = (observed(desk.run()) for _ in range(2))
-    assert (first["rows"].value, again["dagster/row_count"].value) == (10, 10)
-    assert isinstance(first["rows per second"], dg.FloatMetadataValue)
-    assert first["read"].value == "all rows"
-    assert first["version"] == again["version"]
-    desk.source(rows(9, 1, day="2031-06-01"))
-    assert observed(desk.run())["version"] != first["version"]
+    seen = observed(desk.run())
+    assert (seen["rows"].value, seen["dagster/row_count"].value, seen["read"].value) == (10, 10, "all rows")
+    assert isinstance(seen["rows per second"], dg.FloatMetadataValue)
 
 
 def observed(result: dg.ExecuteInProcessResult) -> Mapping[str, dg.MetadataValue[Any]]:

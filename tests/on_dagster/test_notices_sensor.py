@@ -16,7 +16,10 @@ from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.definitions import application
 from pipelines.orchestration import names
-from pipelines.orchestration.instance import LOST_AFTER, NOTICES_SENSOR
+from pipelines.orchestration.feeds import build_definitions, load_feeds
+from pipelines.orchestration.instance import LOST_AFTER, NOTICES_SENSOR, notices_sensors
+from pipelines.orchestration.layout import Layout
+from pipelines.orchestration.run_tags import feed_tags
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.settings import Settings, read_settings
@@ -101,6 +104,23 @@ def test_a_notification_names_the_option_that_cannot_be_used(told: Told) -> None
     told.tick()
     (message,) = told.hook.told
     assert "limit: Input should be greater than or equal to 1" in message.body
+
+
+def test_the_owner_of_a_feed_hears_nothing_of_another_that_failed_in_its_run_whatever_the_prefix_of_the_keys(told: Told) -> None:
+    told.desk.mapping("night-walks", source="nowhere.csv")
+    settings, layout = told.settings, Layout(("agenda",))
+    folder, opened = load_feeds(settings), lambda: open_context(settings)
+    (sensor,) = notices_sensors(folder, settings, opened, layout)
+    feeds = ["night-walks", FEED]
+    build_definitions(folder, settings, opened, layout).resolve_job_def(f"agenda_{names.JOB}").execute_in_process(
+        instance=told.desk.instance,
+        asset_selection=[layout.key_of(feed, phase) for feed in feeds for phase in names.PHASES],
+        tags=feed_tags(feeds),
+        raise_on_error=False,
+    )
+    with dg.build_sensor_context(instance=told.desk.instance) as context:
+        sensor(context)
+    assert told.hook.titles() == ["night-walks: its configuration has a mistake"]
 
 
 def test_what_could_not_be_told_is_told_after_the_next_run(told: Told) -> None:

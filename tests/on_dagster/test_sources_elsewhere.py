@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from lookalikes.demo import FEEDS, Places, running_places
-from on_dagster.desk import Desk, checks_of, desk_in, materialized, metadata_of
+from on_dagster.desk import Desk, checks_of, desk_in, is_stale_in, materialized, metadata_of, observed_version_of
 
 SHEET, ORG = "demo-sheet", "demo-salesforce"
 
@@ -55,6 +55,16 @@ def test_both_are_materialized_and_sent_once_and_a_sheet_that_may_not_be_written
     assert (result.success, refused["delivered"].value) == (True, 1)
     assert "reader@lookalike" in str(refused["not written back"].value)
     assert any("sheet does not show" in notice for notice in desk.book(result.run_id, feed=SHEET).notices)
+
+
+def test_an_org_which_cannot_be_probed_has_no_version_and_to_observe_it_makes_nothing_stale(desk: DeskElsewhere) -> None:
+    source, staged = (dg.AssetKey([ORG, phase]) for phase in ("source", "staged"))
+    assert desk.run(feed=ORG).success
+    definitions = desk.definitions()
+    for _ in range(2):
+        assert (observed_version_of(desk.instance, source), is_stale_in(definitions, desk.instance, staged)) == (None, False)
+        job = definitions.resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=desk.instance, asset_selection=[source]).success
 
 
 def test_a_brake_tells_the_editors_all_the_same(desk: DeskElsewhere) -> None:

@@ -185,7 +185,8 @@ _MAPPING = """\
 feed: town-hall
 owner: agenda@example.org
 source: {kind: csv, path: "in/agenda-{date:%Y%m%d}.csv"}
-schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw, look_every: 5m}
+after: [warehouse/events]
+schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw, look_every: 5m, on_update: true}
 key: [ID]
 event:
   channelId: {channel: city-agenda}
@@ -206,8 +207,8 @@ _ASSETS = f"""\
 # Assets, checks, jobs
 
 The names that a feed has in Dagster, for scripts and alerts. The example is `{_FEED}`, with a dated file as source, a cron line,
-`look_every` and notifications. In names of groups, jobs, schedules and sensors, `-` becomes `_`. `make reference` generates this
-page from the definitions. How to use them: [Feeds in the Dagster UI](dagster.md)."""
+`look_every`, `on_update` and notifications. In names of groups, jobs, schedules and sensors, `-` becomes `_`. `make reference`
+generates this page from the definitions. How to use them: [Feeds in the Dagster UI](dagster.md)."""
 
 _BROKEN = f"""\
 A broken mapping file is instead an asset of the group `{GROUP}`, with one check, `{CHECK}`, which fails until the file is
@@ -216,7 +217,9 @@ corrected."""
 _LAUNCHING = f"""\
 Options of the resource `{names.OPTIONS}` in the launchpad, as of `eventsync run`. They hold no secrets."""
 
-_LAUNCHED_BY = "What launched it: `schedule` (also for a changed source), `backfill`, `cli`, or `dagster` (the UI)."
+_LAUNCHED_BY = (
+    "What launched it: `schedule` (also for a changed source or an updated asset), `backfill`, `cli`, or `dagster` (the UI)."
+)
 _TAGS = ((names.FEED_TAG, "The feed."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
 _SEQUENCES = f"""\
 Each can be switched on and off in the UI. {FEWEST_FEEDS} or more feeds with the same cron line and time zone have one schedule
@@ -230,7 +233,8 @@ def write_assets() -> str:
         settings = read_settings(_ENVIRON, Path(folder))
         definitions = application(settings, lambda: open_context(settings))
         steps = ("source", "staged", "published", "backfilled")
-        specs = sorted(definitions.resolve_all_asset_specs(), key=lambda spec: steps.index(spec.key.path[-1]))
+        own = (spec for spec in definitions.resolve_all_asset_specs() if spec.key.path[0] == _FEED)
+        specs = sorted(own, key=lambda spec: steps.index(spec.key.path[-1]))
         repository = definitions.get_repository_def()
         fields = LaunchOptions.model_fields.items()
         options = (

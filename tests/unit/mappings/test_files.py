@@ -151,6 +151,7 @@ def test_every_other_one_is_kept_by_dagster_too(cron: str) -> None:
         ("{cron: 0 6 * * *, timezone: Europe/Lisbon}", "0 6 * * * (Europe/Lisbon)"),
         ("{look_every: 5m}", "when changed (looked at every 300 s)"),
         ("{cron: 0 6 * * *, look_every: 1h}", "0 6 * * * (UTC), when changed (looked at every 3600 s)"),
+        ("{cron: 0 6 * * *, on_update: true}", "0 6 * * * (UTC), when an asset of `after` is updated"),
     ],
 )
 def test_a_schedule_is_reported_in_words(schedule: str, reported: str) -> None:

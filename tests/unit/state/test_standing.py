@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from ledger_tables import damage_run
@@ -194,3 +195,13 @@ def test_a_feed_was_last_done_when_nothing_was_left_to_look_at_and_came_last_wha
     assert known() == (before[0], world.clock())
     assert last_done(world.engine) == {BOOK: before[0]}
     assert known("https://elsewhere.example#default") == (None, None)
+
+
+def test_what_is_delivered_has_another_version_once_an_event_has_come_changed_or_gone(world: World) -> None:
+    found = [books(world).delivered(BOOK, "run-0", 2)]
+    for story in ("a:A b c | sent", "a:A b c | sent", "a:B c | sent", "--applied a", "--removed b"):
+        play(world, story)
+        found.append(books(world).delivered(BOOK, f"run-{world.runs}", 2))
+    is_new = [before.version != after.version for before, after in pairwise(found)]
+    assert is_new == [True, False, False, True, True]
+    assert [len(each.event_ids) for each in found] == [0, 2, 0, 0, 0, 0]

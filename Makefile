@@ -21,7 +21,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q pipelines connectors mappings state sandbox
+	$(BIN)/python -m compileall -q eventsync pipelines connectors mappings state sandbox
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock

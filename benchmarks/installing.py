@@ -18,7 +18,7 @@ PLACE = HERE / "peers" / ".venv"
 PYTHON = PLACE / "bin" / "python"
 WANTED = HERE / "peers" / "requirements.txt"
 MARK = PLACE / ".installed"
-ROOMS = ("pipelines", "connectors", "mappings", "state")
+ROOMS = ("eventsync", "pipelines", "connectors", "mappings", "state")
 _VERSIONS = """
 import importlib.metadata, json
 print(json.dumps({one.name.lower().replace("_", "-"): one.version for one in importlib.metadata.distributions()}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from functools import cache
 
@@ -23,23 +22,18 @@ def defs() -> dg.Definitions:
     keep_private()
     settings = current_settings()
     configure_logs(settings)
-    is_strict = bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
-    return application(settings, lambda: open_context(settings), is_strict=is_strict, wanted=feeds_of_runs())
+    return application(settings, lambda: open_context(settings), wanted=feeds_of_runs())
 
 
-def application(
-    settings: Settings, open_run_context: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
-) -> dg.Definitions:
+def application(settings: Settings, open_run_context: OpenContext, *, wanted: Collection[str] = ()) -> dg.Definitions:
     """Build the definitions of the application; `wanted` names the feeds, if only some are needed.
 
     A broken mapping file becomes an asset of the group `broken_feeds` with a failed check; the other feeds run.
 
     Raises:
-        MappingFileError: the first broken file, if `is_strict` (for `dagster definitions validate`).
+        MappingFileError: the first broken file, where definitions are validated (`dagster definitions validate`).
     """
     folder = load_feeds(settings, wanted)
-    if is_strict and folder.broken:
-        raise folder.broken[0]
     return dg.Definitions.merge(
         build_definitions(folder, settings, open_run_context),
         instance_definitions(folder, settings, open_run_context),

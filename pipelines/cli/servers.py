@@ -113,7 +113,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
         TransientError: it did not start; its output is on stderr.
     """
     command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
-    with _running(command, os.environ, stdout=subprocess.PIPE) as process:
+    with _running(command, {**os.environ, "PYTHONSAFEPATH": "1"}, stdout=subprocess.PIPE) as process:
         line = process.stdout.readline() if process.stdout else b""
         if not line:
             raise TransientError("the sandbox did not start", hint="its error is printed above; is the port taken?")
@@ -127,7 +127,7 @@ def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -
 
     Webserver and daemon share one code server: the feeds are loaded once, and both see a reload. It loads and runs what it is
     asked to, so it listens on a socket that only this user reaches, as does the server that it starts beside its other temporary
-    files.
+    files. None of them imports packages of the working folder, which may have the names of ours.
 
     Raises:
         TransientError: the UI did not answer in time.
@@ -140,10 +140,12 @@ def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -
 
         def start(*command: str, **more: str) -> subprocess.Popen[bytes]:
             words = [*command, "--log-level", "warning"]
-            return children.enter_context(_running(words, {**environ, **more}, stdout=log, stderr=log))
+            safe = {"PYTHONSAFEPATH": "1", **environ, **more}
+            return children.enter_context(_running(words, safe, stdout=log, stderr=log))
 
         # One after another: two processes that create the storage of a new home at once fail.
-        code = ("code-server", "start", "-m", "pipelines.definitions", "--socket", str(code_socket), "--location-name", location)
+        module = ("-m", "pipelines.definitions", "--working-directory", str(Path(__file__).parents[2]))
+        code = ("code-server", "start", *module, "--socket", str(code_socket), "--location-name", location)
         _wait_for(lambda: _is_open(code_socket), start(_program("dagster"), *code, TMPDIR=str(private)), log_path)
         with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
             served = ("-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))

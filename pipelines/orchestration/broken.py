@@ -42,11 +42,10 @@ class BrokenFeed:
     schedule: Schedule | None = None
     owner: str = ""
 
-    @property
-    def key(self) -> dg.AssetKey:
-        """The key of the asset that shows the file."""
+    def key_in(self, layout: Layout) -> dg.AssetKey:
+        """Return the key of the asset that shows the file."""
         name = self.error.path.name.replace(".", "_")
-        return dg.AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
+        return layout.key_of(GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name))
 
     @property
     def message(self) -> str:
@@ -79,7 +78,7 @@ def broken_definitions(feeds: Sequence[BrokenFeed], layout: Layout, folders: Seq
         _failing_schedule(one, one.feed, one.schedule, layout) for one in feeds if one.feed and one.schedule and one.schedule.cron
     ]
     sensor = dg.Definitions(sensors=[_checks_sensor(feeds, layout)], schedules=schedules)
-    return dg.Definitions.merge(sensor, *(_broken_file(one, folders) for one in feeds))
+    return dg.Definitions.merge(sensor, *(_broken_file(one, layout, folders) for one in feeds))
 
 
 def broken_assets(
@@ -134,13 +133,13 @@ def _failing_schedule(broken: BrokenFeed, feed: FeedName, schedule: Schedule, la
     )
 
 
-def _broken_file(broken: BrokenFeed, folders: Sequence[Path]) -> dg.Definitions:
+def _broken_file(broken: BrokenFeed, layout: Layout, folders: Sequence[Path]) -> dg.Definitions:
     """Build the asset of a broken file, and the check that a person may run after correcting it, without a reload."""
     error = broken.error
     problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
     lines = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in problems)
     asset = dg.AssetSpec(
-        broken.key,
+        broken.key_in(layout),
         group_name=GROUP,
         kinds={"yaml"},
         tags={"eventsync/state": "broken"},
@@ -148,7 +147,7 @@ def _broken_file(broken: BrokenFeed, folders: Sequence[Path]) -> dg.Definitions:
         metadata={"file": dg.MetadataValue.path(error.path), "problems": len(error.problems)},
     )
 
-    @dg.asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
+    @dg.asset_check(asset=asset.key, name=CHECK, description="The mapping file can be used.")
     def loads() -> dg.AssetCheckResult:
         try:
             load_feed(error.path, folders=folders)
@@ -166,7 +165,7 @@ def _checks_sensor(feeds: Sequence[BrokenFeed], layout: Layout) -> dg.SensorDefi
     digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
     red = [
         dg.AssetCheckEvaluation(
-            one.key,
+            one.key_in(layout),
             CHECK,
             passed=False,
             severity=dg.AssetCheckSeverity.ERROR,

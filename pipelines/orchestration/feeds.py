@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from mappings.errors import MappingFileError
+from mappings.errors import ConfigError, MappingFileError
 from mappings.positions import MappingProblem
 from mappings.row_key import FeedName
 from mappings.yaml.loader import FeedFolder, at_places, load_folder
@@ -39,28 +39,44 @@ def feeds_definitions(
 
     `key_prefix` comes before the keys of all assets, and tells two folders apart. A process that executes a run builds only the
     feeds of the runs at work.
+
+    Raises:
+        ConfigError: there is no such folder.
+        MappingFileError: the first broken file, where definitions are validated; else it is shown, and the others run.
     """
     settings = current_settings()
     if folder is not None:
+        if not Path(folder).is_dir():
+            raise ConfigError(f"there is no folder of feeds at {Path(folder).absolute()}")
         settings = settings.model_copy(update={"feeds": Path(folder)})
     layout = Layout(tuple(key_prefix), translator or FeedTranslator(), settings.state_kind)
     return build_definitions(load_feeds(settings, feeds_of_runs()), settings, lambda: open_context(settings), layout)
 
 
 def load_feeds(settings: Settings, wanted: Collection[str] = ()) -> FeedFolder:
-    """Load the mapping files of the folder; `wanted` names the feeds, if only some are needed."""
-    return load_folder(settings.feeds, wanted, folders=settings.files, warns=False)
+    """Load the mapping files of the folder; `wanted` names the feeds, if only some are needed.
+
+    Raises:
+        MappingFileError: the first broken file, where definitions are validated (`dagster definitions validate`).
+    """
+    folder = load_folder(settings.feeds, wanted, folders=settings.files, warns=False)
+    if folder.broken and os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"):
+        raise folder.broken[0]
+    return folder
 
 
 def feeds_of_runs() -> Collection[str]:
-    """Return the feeds of the runs at work if this process was started to execute one; none if all feeds are needed."""
-    is_executing = multiprocessing.parent_process() is not None or _RUNS & {*sys.argv}
-    if not is_executing or not os.getenv("DAGSTER_HOME"):
+    """Return the feeds of the runs at work if this process was started to execute one; none if all feeds are needed.
+
+    All are needed if a run was launched neither by us nor by a schedule of ours: its tags may name some of its feeds only.
+    """
+    is_of_run = multiprocessing.parent_process() is not None or _RUNS & {*sys.argv}
+    if not is_of_run or "DAGSTER_HOME" not in os.environ:  # as under `dagster dev`, whose instance is temporary
         return ()
     with dg.DagsterInstance.get() as instance:
         runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
     selected = [names.group_of(feed) for run in runs for feed in feeds_of(run)]
-    return selected if all(map(feeds_of, runs)) else ()
+    return selected if all(names.LAUNCHED_BY_TAG in run.tags and feeds_of(run) for run in runs) else ()
 
 
 def build_definitions(

@@ -95,6 +95,9 @@ def service_of(demo: Ui) -> str:
 def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_its_options(tmp_path: Path) -> None:
     home, far = tmp_path / "demo" / "dagster", tmp_path / ("too-long-for-the-path-of-a-socket" * 3)
     far.mkdir()
+    for name in ("pipelines", "sandbox"):  # packages of another project, in the folder in which a person works
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
     settings = {"EVENTSYNC_METRICS_PORT": "0", "TMPDIR": str(far)}
     with ui(("--demo", "--folder", str(tmp_path / "demo")), home, settings, tmp_path) as demo:
         with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:

@@ -240,10 +240,11 @@ def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) 
     assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_it_is_red_where_definitions_are_validated(desk: Desk) -> None:
+def test_it_is_red_where_definitions_are_validated(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_IS_DEFS_VALIDATION_CLI", "1")
     desk.mapping("broken", text="feed: [")
     with pytest.raises(MappingFileError, match=r"broken\.yaml"):
-        application(desk.settings, lambda: open_context(desk.settings), is_strict=True)
+        application(desk.settings, lambda: open_context(desk.settings))
 
 
 def test_a_schedule_that_is_itself_the_mistake_is_not_kept(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from on_dagster.desk import FEED, MAPPING, Desk
 
 from pipelines.orchestration import names
 from pipelines.orchestration.run_tags import feed_tags
+from pipelines.run.context import SCHEDULE
 
 pytestmark = pytest.mark.slow
 OTHERS = ["art-fair", "book-club", "night-walks"]
@@ -49,7 +50,7 @@ def launched(home: dg.DagsterInstance, *feeds: str) -> tuple[dg.DagsterRun, Reco
     run = home.create_run_for_job(
         job.get_definition(),
         asset_selection=frozenset(dg.AssetKey([feed, phase]) for feed in feeds for phase in names.PHASES),
-        tags=feed_tags(feeds),
+        tags={names.LAUNCHED_BY_TAG: SCHEDULE, **feed_tags(feeds)},
         job_code_origin=job.get_python_origin(),
         status=dg.DagsterRunStatus.STARTING,
     )

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -31,11 +30,12 @@ from lookalikes.notices import closed_port
 from on_dagster.desk import FEED, SECRET, Desk, desk_in, ended, line, until
 from postgres import Postgres
 from sqlalchemy import make_url
+from wheels import ROOT, unpacked_wheel
 
 from state.opening import open_database
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
+
 DEPLOY = ROOT / "deploy"
 PROXY = "events.example.org"
 """The host that browsers ask for, of a proxy before the UI."""
@@ -139,18 +139,7 @@ def databases(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> M
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    """The folder that a wheel of the project installs as."""
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel"]
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
-    (packed,) = (tmp_path / "wheel").glob("*.whl")
-    with zipfile.ZipFile(packed) as archive:
-        archive.extractall(tmp_path / "site")
-    return tmp_path / "site"
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, wheel: Path, databases: Mapping[str, str]) -> Iterator[Deployment]:
+def deployment(tmp_path: Path, databases: Mapping[str, str]) -> Iterator[Deployment]:
     web_port, home = closed_port(), tmp_path / "dagster"
     home.mkdir()
     for name in ("dagster.yaml", "workspace.yaml"):
@@ -160,7 +149,7 @@ def deployment(tmp_path: Path, wheel: Path, databases: Mapping[str, str]) -> Ite
         environ = {
             **desk.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(wheel),
+            "PYTHONPATH": str(unpacked_wheel(tmp_path)),
             "EVENTSYNC_STATE_URL": databases["eventsync"],
             "DAGSTER_HOME": str(home),
             "DAGSTER_POSTGRES_URL": databases["dagster"],

@@ -54,6 +54,7 @@ from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
 from pipelines.run.outcome import BrakeError, ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
+from pipelines.run.signals import signals_raised
 from pipelines.run.stage import UNCHANGED
 from pipelines.safe_output import replaced
 from state.errors import HeldByAnotherError, LeaseLostError
@@ -253,10 +254,9 @@ def stage_feed(
     mapping, feed, key, began_s = specs.mapping, specs.feed, specs.staged.key, monotonic_s()
     with as_failures(context, feed), open_run_context() as run_context:
         version = ""
-        with suppress(SyncError), faults_as_errors("probing", context.run.run_id):  # reading the source says what is wrong
-            version = probe_feed(
-                mapping, run_context.settings.access
-            ).version  # before it is read, so that a later change is never missed
+        # Probed before it is read, so that a later change is never missed. Trouble and interruptions are left to the read.
+        with suppress(SyncError, KeyboardInterrupt), faults_as_errors("probing", context.run.run_id), signals_raised():
+            version = probe_feed(mapping, run_context.settings.access).version
         result = FeedRun(run_context, mapping, _identity(context), options).stage()
         is_last = bool(result.stopping) or options.stage_only
         waiting = waiting_metadata(*waiting_rows(run_context, mapping)) if is_last else {}

@@ -96,7 +96,7 @@ def fill(disk: Path, left: int) -> None:
 def test_a_full_disk_under_dagsters_history_replaces_no_outcome_of_a_run(desk: Desk) -> None:
     home, rows, told = desk.folder / "dagster", list[str](), list[str]()
     with desk.service() as service, small_disk(home, 16):
-        for day, left in enumerate((10_000_000, 0, 350_000, 400_000, 450_000), start=1):
+        for day, left in enumerate((10_000_000, 0, 250_000, 275_000, 300_000, 325_000, 350_000), start=1):
             fill(home, left)
             before = len(service.bodies())
             rows += [f"{day}-{number},Evening {day * 20 + number},2030-05-{day:02},19:30,,concert" for number in range(20)]

@@ -258,8 +258,9 @@ class LedgerQueries:
         """Return the version of what is delivered of a feed, and the ids of the events that a run delivered, at most `limit`."""
         digest, ids = hashlib.blake2b(digest_size=8), list[int]()
         with reading(self.engine) as connection:
-            number = connection.execute(sa.select(RUN.c.number).where(RUN.c.id == run_id)).scalar()
-            events = _EVENTS.where(ENTRY.c.scope_id == _scope_id(connection, book))
+            scope_id = _scope_id(connection, book)
+            number = connection.execute(sa.select(RUN.c.number).where(RUN.c.scope_id == scope_id, RUN.c.id == run_id)).scalar()
+            events = _EVENTS.where(ENTRY.c.scope_id == scope_id)
             for page in connection.execution_options(yield_per=_PAGE).execute(events).partitions():
                 event_ids, fingerprints, runs = zip(*page, strict=True)
                 digest.update(f"{event_ids} {fingerprints}".encode())

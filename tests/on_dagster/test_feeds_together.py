@@ -17,7 +17,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._grpc.types import ExecuteRunArgs
 from integration.desk import shell_environ
 from lookalikes.notices import webhook
-from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, ended, schedules_of_feeds, until
+from on_dagster.desk import HEADER, MAPPING, Desk, desk_in, ended, metadata_of, schedules_of_feeds, until
 from on_dagster.test_notices_sensor import Told
 
 from mappings.row_key import FeedName
@@ -108,6 +108,9 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     assert said.keys() == causes.keys()
     delivered = [feed for feed in FEEDS if feed not in said]
     assert halls.titles() == sorted(f"{feed} night {number}" for feed in delivered for number in range(3))
+    shown = {feed: metadata_of(result, "published", feed)["delivered events"].value for feed in delivered}
+    online = {event["title"]: event["id"] for event in halls.events()}
+    assert shown == {feed: sorted(online[f"{feed} night {number}"] for number in range(3)) for feed in delivered}
     for feed in delivered:
         book = halls.book(result.run_id, feed=feed)
         assert (book.outcome, book.launched_by, book.publish and book.publish.delivered) == ("done", "schedule", 3)

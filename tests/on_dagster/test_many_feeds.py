@@ -1,4 +1,4 @@
-"""The process of a run loads the mapping files of the feeds at work alone, however it is started."""
+"""A code server loads each mapping file once; the process of a run loads those of the feeds at work, however it is started."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ finally:
 """
 
 
+SERVER = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" else None)
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+ReconstructableRepository.for_module("pipelines.definitions", "defs").get_definition().load_all_definitions()
+print(json.dumps(opened), file=sys.stderr)
+"""
+"""What a code server does when it starts."""
+
+
 @pytest.fixture(autouse=True)
 def _four_feeds(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**desk.environ, "DAGSTER_HOME": str(desk.folder / "home")}.items():
@@ -62,9 +73,20 @@ def carried_out(desk: Desk, home: dg.DagsterInstance, run: dg.DagsterRun, job: R
     words = ExecuteRunArgs(job.get_python_origin(), run.run_id, home.get_ref()).get_command_args()
     environ = shell_environ({**desk.environ, "DAGSTER_HOME": str(desk.folder / "home")})
     worker = subprocess.run([sys.executable, "-c", HOOKED, *words[1:]], env=environ, capture_output=True, text=True, check=True)
-    opened = map(Path, json.loads(worker.stderr.splitlines()[-1]))
     assert home.get_runs(dg.RunsFilter([run.run_id]))[0].status is dg.DagsterRunStatus.SUCCESS
-    return Counter(path.name for path in opened if path.parent.name == "feeds") - SEARCHED
+    return loaded(worker) - SEARCHED
+
+
+def loaded(worker: subprocess.CompletedProcess[str]) -> Counter[str]:
+    """The mapping files that a process opened."""
+    opened = map(Path, json.loads(worker.stderr.splitlines()[-1]))
+    return Counter(path.name for path in opened if path.parent.name == "feeds")
+
+
+def test_a_code_server_loads_each_file_once(desk: Desk) -> None:
+    environ = shell_environ({**desk.environ, "DAGSTER_HOME": str(desk.folder / "home")})
+    server = subprocess.run([sys.executable, "-c", SERVER], env=environ, capture_output=True, text=True, check=True)
+    assert loaded(server) == SEARCHED
 
 
 def test_a_run_loads_its_own_feeds_and_those_of_other_runs_at_work(desk: Desk, home: dg.DagsterInstance) -> None:

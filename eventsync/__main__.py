@@ -14,15 +14,11 @@ def main() -> None:
     try:
         check_packages()
     except ForeignPackageError as error:
-        sys.exit(_refuse(error))
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
     from pipelines.cli.entry import main as run  # noqa: PLC0415  # it may be another project's
 
     run()
-
-
-def _refuse(error: ForeignPackageError) -> int:
-    sys.stderr.write(f"error: {error}\n")
-    return 2
 
 
 if __name__ == "__main__":

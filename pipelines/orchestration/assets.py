@@ -109,8 +109,9 @@ def as_failures(context: dg.AssetExecutionContext, feed: FeedName) -> Iterator[N
 
     A retry within seconds can help after a transient error, except another run's lease or a long pause.
     """
-    set_origin(context.instance, context.run.run_id)
-    tag_feed(context.instance, context.run, feed)
+    run = context.instance.get_run_by_id(context.run.run_id) or context.run  # with the tags that other steps have added
+    set_origin(context.instance, run)
+    tag_feed(context.instance, run, feed)
     try:
         with faults_as_errors("at work", context.run.run_id, passing=(dg.Failure,)):
             yield
@@ -166,7 +167,7 @@ def feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext,
 def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext, pool: str) -> Iterator[dg.AssetsDefinition]:
     mapping = specs.mapping
     step = partial(names.step_of, mapping.feed)
-    resource = {names.OPTIONS: _options()}
+    with_options = partial(dg.multi_asset, resource_defs={names.OPTIONS: _options()}, required_resource_keys={names.OPTIONS})
 
     @dg.multi_observable_source_asset(name=layout.named(step("source")), specs=[specs.source])  # type: ignore[untyped-decorator]
     def source(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
@@ -176,7 +177,7 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         version = dg.DataVersion(probe.version) if probe.version else None
         yield dg.ObserveResult(asset_key=specs.source.key, metadata=seen, data_version=version)
 
-    @dg.multi_asset(
+    @with_options(
         name=layout.named(step("staged")),
         specs=[specs.staged],
         check_specs=[
@@ -185,8 +186,6 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         ],
         can_subset=True,
         retry_policy=SOURCE_RETRIES,
-        resource_defs=resource,
-        required_resource_keys={names.OPTIONS},
     )
     def staged(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         _require_selected(context, specs.staged.key)
@@ -196,7 +195,7 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         if failure is not None:  # else Dagster fails the step itself, without the brake's sentence
             raise failure
 
-    @dg.multi_asset(
+    @with_options(
         name=layout.named(step("published")),
         specs=[specs.published],
         check_specs=[
@@ -204,8 +203,6 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         ],
         can_subset=True,
         pool=pool,
-        resource_defs=resource,
-        required_resource_keys={names.OPTIONS},
     )
     def published(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         _require_selected(context, specs.published.key)
@@ -215,14 +212,12 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
     if specs.backfilled is None:
         return
 
-    @dg.multi_asset(
+    @with_options(
         name=layout.named(step("backfilled")),
         specs=[specs.backfilled],
         partitions_def=DAYS,
         pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
-        resource_defs=resource,
-        required_resource_keys={names.OPTIONS},
     )
     def backfilled(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         options = _options_of(context)
@@ -317,7 +312,7 @@ def _require_selected(context: dg.AssetExecutionContext, key: dg.AssetKey) -> No
 def _unlogged(context: dg.AssetExecutionContext, evaluations: Iterable[dg.AssetCheckEvaluation]) -> list[dg.AssetCheckResult]:
     """Log evaluations of checks, and return those that the run has planned, which Dagster logs itself.
 
-    Our runs plan none: so a check that is not reached is not shown as one that failed, and a run has half as many events.
+    Our runs plan none: so a check that is not reached is not shown as one that failed, and a run has far fewer events.
     """
     planned = list[dg.AssetCheckResult]()
     for one in evaluations:

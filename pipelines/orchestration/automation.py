@@ -27,7 +27,7 @@ from pipelines.orchestration.dagster_private import (
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
 )
 from pipelines.orchestration.layout import FeedSpecs, Layout
-from pipelines.orchestration.run_tags import feed_tags, feeds_at_work, records_of
+from pipelines.orchestration.run_tags import feed_tags, feeds_at_work, last_record
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from state.queries import last_read_rows
 
@@ -223,7 +223,7 @@ def _updates(keys: Iterable[dg.AssetKey], instance: dg.DagsterInstance) -> Sourc
 
 def last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
     """Return the feed's last run if it failed, else None."""
-    record = next(iter(records_of(instance, feed, limit=1)), None)
+    record = last_record(instance, feed)
     return record if record and record.dagster_run.status is dg.DagsterRunStatus.FAILURE else None
 
 

@@ -71,13 +71,12 @@ def origin_tags() -> Mapping[str, str]:
     return {REPOSITORY_LABEL_TAG: _repository().get_label()}
 
 
-def set_origin(instance: dg.DagsterInstance, run_id: str) -> None:
+def set_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Record that a run belongs to our code location: the UI's timeline omits runs without an origin.
 
     A run that a process executes itself has no origin, and no public method of Dagster sets it.
     """
-    run = instance.get_run_by_id(run_id)
-    if run is not None and run.remote_job_origin is None:
+    if run.remote_job_origin is None:
         instance.run_storage.replace_job_origin(run, _repository().get_job_origin(run.job_name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import dagster as dg
@@ -36,7 +36,6 @@ def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
 
 def tag_feed(instance: dg.DagsterInstance, run: dg.DagsterRun, feed: FeedName) -> None:
     """Tag a run with a feed that it makes assets of, as of a run of assets launched from their pages."""
-    run = instance.get_run_by_id(run.run_id) or run
     if feed not in feeds_of(run):
         folders = {tuple(key.path[:-1]) for key in run.asset_selection or ()}
         is_alone = len(folders) == 1 and names.FEED_TAG not in run.tags
@@ -48,13 +47,11 @@ def tag_of(feed: str) -> str:
     return f"{HIDDEN_TAG_PREFIX}feed.{feed[-58:]}"  # Dagster allows 63 characters after the slash
 
 
-def records_of(
-    instance: dg.DagsterInstance, feed: FeedName, statuses: Sequence[dg.DagsterRunStatus] = (), limit: int | None = None
-) -> list[dg.RunRecord]:
-    """Return the runs of a feed, alone or with others, newest first; `limit`: at most so many of either kind."""
-    filters = [dg.RunsFilter(tags={tag: feed}, statuses=statuses) for tag in (names.FEED_TAG, tag_of(feed))]
-    found = [record for one in filters for record in instance.get_run_records(one, limit=limit)]
-    return sorted(found, key=lambda record: record.storage_id, reverse=True)
+def last_record(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
+    """Return the newest run of a feed, alone or with others; None if there is none."""
+    filters = [dg.RunsFilter(tags={tag: feed}) for tag in (names.FEED_TAG, tag_of(feed))]
+    found = [record for one in filters for record in instance.get_run_records(one, limit=1)]
+    return max(found, key=lambda record: record.storage_id, default=None)
 
 
 def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -> FeedsAtWork:
@@ -65,26 +62,28 @@ def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -
     does not answer, begun runs count as at work.
     """
     runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
-    backfills = [run for run in runs if run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL]
-    begun = [run for run in runs if run.status in BEGUN]
-    waiting = {
-        feed: f"run {run.run_id}" for run in runs if run.status in WAITING and run not in backfills for feed in feeds_of(run)
-    }
+    usual, backfills = list[dg.DagsterRun](), list[dg.DagsterRun]()
+    for run in runs:
+        (backfills if run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL else usual).append(run)
     backfilled = frozenset(feed for run in backfills for feed in feeds_of(run))
+    waiting = _feeds_with_runs(run for run in usual if run.status in WAITING)
     try:
         with open_run_context() as run_context:
             clock = own_clock(run_context.engine, run_context.now)
             leases = [*held_leases(run_context.engine, run_context.settings.destination, clock)]
     except SyncError:
-        unknown = {feed: f"run {run.run_id}" for run in begun if run not in backfills for feed in feeds_of(run)}
-        return FeedsAtWork(waiting | unknown, backfilled)
+        return FeedsAtWork(waiting | _feeds_with_runs(run for run in usual if run.status in BEGUN), backfilled)
     silent = [holder for _, holder, is_alive in leases if not is_alive]
-    for run in begun:
+    for run in (one for one in runs if one.status in BEGUN):
         if any(holder.startswith(f"run {run.run_id},") for holder in silent):
             instance.report_run_failed(run, "no process renews its lease; the state is intact: the next run continues")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     held = {feed: holder for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
     return FeedsAtWork(waiting | held, backfilled)
+
+
+def _feeds_with_runs(runs: Iterable[dg.DagsterRun]) -> dict[FeedName, str]:
+    return {feed: f"run {run.run_id}" for run in runs for feed in feeds_of(run)}
 
 
 class FeedsAtWork(NamedTuple):

@@ -42,7 +42,7 @@ _TRY_S = 0.25
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
 _POSTGRES = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE_POOL = {"pool_size": 1}
-"""Idle connections to keep: each holds up to 32 MB of SQLite's page cache."""
+"""Idle connections to keep: each holds up to 16 MB of SQLite's page cache."""
 _WAL_PAGES = 10_000
 """Pages of 4 KiB in SQLite's write-ahead log before a checkpoint. A first read changes most pages of an index repeatedly; this
 copies them into the file once for all of its last chunks instead of once for each.
@@ -292,7 +292,7 @@ def _create_sqlite(address: sa.URL, *, keeps_log: bool) -> sa.Engine:
             _use_write_ahead_log(connection, wait_s)
         for_writing = ("synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
         short_wait = f"busy_timeout = {min(wait_s, _TRY_S) * 1000:.0f}"
-        for pragma in (*(() if is_read_only else for_writing), "cache_size = -32000", short_wait):
+        for pragma in (*(() if is_read_only else for_writing), "cache_size = -16000", short_wait):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
             record.info[_FILE] = path, opened.setdefault(path, _identity(path))  # the file that the first connection opened

@@ -158,7 +158,7 @@ class HeldByAnotherError(TransientError):
     def __init__(self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by") -> None:
         super().__init__(
             f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
-            hint="wait for its end (`eventsync run FEED --wait` does), or stop it; a killed run frees the feed within a minute",
+            hint="wait for its end (`eventsync run` does with --wait), or stop it; a killed run frees the feed within a minute",
         )
         self.holder = holder
         self.since = since

@@ -25,7 +25,7 @@ from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, LeaseClock, is_at_work, is_running, server_now
 from state.ledger.problems import last_read
 from state.ledger.standing import FeedScope, OtherEntry, RowRecord
-from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
+from state.tables import BODY, ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,8 @@ _NEWER = PROBLEM.alias()
 _DETAILED = (Outcome.REFUSED.value, Outcome.REMOVED.value)
 """Outcomes whose state depends on more."""
 _PLACES = sa.select(ENTRY.c.row_key, ENTRY.c.origin).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-_EVENTS = (
-    sa.select(ENTRY.c.event_id, ENTRY.c.fingerprint, ENTRY.c.sent_run)
-    .where(ENTRY.c.event_id.is_not(None), ENTRY.c.outcome == Outcome.CREATED.value)
-    .order_by(ENTRY.c.event_id)
-)
+_DELIVERED = (ENTRY.c.event_id.is_not(None), ENTRY.c.outcome == Outcome.CREATED.value)
+_EVENTS = sa.select(ENTRY.c.event_id, ENTRY.c.fingerprint, ENTRY.c.sent_run).where(*_DELIVERED).order_by(ENTRY.c.event_id)
 _RUNS = sa.select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -266,6 +263,16 @@ class LedgerQueries:
                 digest.update(f"{event_ids} {fingerprints}".encode())
                 ids += [one for one, run in zip(event_ids, runs, strict=True) if run == number][: limit - len(ids)]
         return Delivered(digest.hexdigest(), tuple(ids))
+
+    def drafts(self, book: FeedScope, run_id: str) -> int:
+        """Count the events that a run was the last to deliver, as drafts."""
+        runs = sa.select(RUN.c.number).where(RUN.c.scope_id == SCOPE.c.id, RUN.c.id == run_id)
+        bodies = sa.select(BODY.c.body).join(ENTRY, ENTRY.c.id == BODY.c.entry_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+        bodies = bodies.where(*_DELIVERED, ENTRY.c.sent_run.in_(runs))
+        bodies = _of(bodies, book.destination, book.feed)
+        with reading(self.engine) as connection:
+            streamed = connection.execution_options(yield_per=_PAGE).execute(bodies)
+            return sum(json.loads(body).get("status") == "draft" for body in streamed.scalars())
 
     def places(self, book: FeedScope) -> Iterator[tuple[RowKey, str]]:
         """Yield the keys of all rows in the feed's ledger, each with the place where it was last read."""

@@ -189,8 +189,9 @@ class Entry(Row, table=True):
 
     `id` grows with age, and is never reused. The idempotency key is a function of row key and `revision`, and not stored.
     `fingerprint`, `twin_digest`, `channel_id` and `ends_at` (when the event is over: its end, or its start if it has none) are
-    those of the entry's body, or of what is held. `twin_digest`: the duplicate digest. `row_digest`: of the cells from which
-    that body was mapped, empty if the source says something else. `staged_run`, `sent_run`: numbers of runs.
+    those of the entry's body, or of what is held; `ends_at` may be that of what its source asks for, if that is later.
+    `twin_digest`: the duplicate digest. `row_digest`: of the cells from which that body was mapped, empty if the source says
+    something else. `staged_run`, `sent_run`: numbers of runs.
     """
 
     __table_args__ = (

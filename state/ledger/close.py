@@ -40,13 +40,14 @@ from state.facts import Plan, Reading, Tried, plan
 from state.ledger.accounts import READS_COMPARED, Alongside, Candidate, ReadKind, StageReport, dump
 from state.ledger.copies import Neighbour, read_neighbours
 from state.ledger.entries import (
+    ASKED,
     CANDIDATE,
+    EDITED,
     IS_GONE,
     IS_IGNORED,
     IS_NEVER_SENT,
     IS_OPEN,
     IS_UNDECIDED,
-    MARK,
     MAY_GET_EVENT,
     MAY_HAVE_EVENT,
     OBSERVED,
@@ -56,7 +57,10 @@ from state.ledger.entries import (
     count_entries,
     count_in_source,
     count_to_come,
+    delete_entries,
     differing_fields,
+    end_at,
+    ends_at_of,
     find_takers,
     forget_observations,
     is_to_come,
@@ -68,19 +72,16 @@ from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, 
 from state.ledger.likeness import AT_LEAST, MOST_COMPARED, Candidates, find_elsewhere, pairs, pairs_elsewhere
 from state.ledger.problems import held, stem_of, strike, write_problems
 from state.ledger.reads import Mark, SourceRead
-from state.tables import ATTEMPT, BODY, DECISION, DUPLICATE_MARK, ENTRY, OBSERVATION, RUN
+from state.tables import ATTEMPT, BODY, ENTRY, OBSERVATION, RUN
 
 _PAGE = 2_000
 _MANY_CHANGES = 20
 """Fewer rows than this that change in the same field trip no brake."""
 _Row = Row[*tuple[Any, ...]]
-_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, ENTRY.c.outcome, TRIED.label("tried")).where(SOME, ~IS_GONE)
-_MARKS = select(MARK).where(SOME)
-_FORGET_MARKS = delete(DUPLICATE_MARK).where(
-    DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)),
-    DUPLICATE_MARK.c.entry_id.in_(bindparam("entries", expanding=True)),
-)
+_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, EDITED, ENTRY.c.ends_at, ENTRY.c.outcome, TRIED.label("tried"))
+_ABSENT = _ABSENT.where(SOME, ~IS_GONE)
 _LIKE = update(OBSERVATION).where(OBSERVATION.c.entry_id == bindparam("entry")).values(candidate_id=bindparam("like"))
+_UNSENT = (IS_NEVER_SENT, IS_OPEN, ENTRY.c.revision == 0, IS_UNDECIDED)
 _PAYLOAD = ("body", "cover_url", "cover_on_error")
 
 
@@ -93,7 +94,7 @@ def close_stage(
 
 class _Closing:
     """Ends one read. `_past`: entries whose rows are gone after their event; `_dropped`: missing ones that cannot have an
-    event; `_settled`: removed ones whose rows are gone again.
+    event; `_settled`: removed ones whose rows are gone again; `_ends`: when the events of edited rows that are gone are over.
     """
 
     def __init__(self, connection: Connection, read: SourceRead) -> None:
@@ -101,6 +102,7 @@ class _Closing:
         self._read, self._run, self._marks, self._tally = read, read.run, read.marks, read.tally
         self._past, self._dropped, self._settled = array("q"), array("q"), array("q")
         self._freed = set[int]()
+        self._ends: dict[int, datetime | None] = {}
         self._neighbours: Mapping[int, Neighbour] = {}
 
     def close(self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None) -> StageReport:
@@ -130,7 +132,7 @@ class _Closing:
         self._mark_rows_of_stems()
         unread, withdrawn_present = self._withdraw()
         read.duplicates.write(connection)
-        held_before = self._settle_held()
+        held_before = self._settle_held() + self._hold_restaged()
         self._hold_staged_beside()
         alongside = self._find_alongside()
         before = marks.count(Mark.PRESENT) - held_before
@@ -212,18 +214,9 @@ class _Closing:
             else:
                 unread += is_unasked
                 tally.waiting += not is_unasked and is_unreleased
-        self._delete(deleted)
+        delete_entries(self._connection, deleted)
         self._become(Outcome.IDLE, idle)
         return unread, known
-
-    def _delete(self, entries: Iterable[int]) -> None:
-        """Delete entries that the service does not know."""
-        for page in in_pages(entries):
-            marks = self._connection.execute(_MARKS, {"entries": page}).scalars().all()
-            self._connection.execute(_FORGET_MARKS, {"entries": page, "marks": marks})
-            for table in (OBSERVATION, DECISION, BODY):
-                self._connection.execute(delete(table).where(table.c.entry_id.in_(page)))
-            self._connection.execute(delete(ENTRY).where(ENTRY.c.id.in_(page)))
 
     def _become(self, outcome: Outcome, entries: Iterable[int]) -> None:
         """Give entries another outcome, without what their source said."""
@@ -275,7 +268,10 @@ class _Closing:
             for row in self._connection.execute(_ABSENT, {"entries": page}):
                 if self._marks.has(row.id, Mark.PRESENT) or self._read.unread.covers(row.row_key):
                     continue
-                is_over = row.ends_at is not None and row.ends_at <= now
+                ends_at = row.ends_at if row.edited is None else ends_at_of(row.edited)
+                if ends_at != row.ends_at:
+                    self._ends[row.id] = ends_at
+                is_over = ends_at is not None and ends_at <= now
                 facts = Outcome(row.outcome), Tried(row.tried)
                 match plan(*facts, Reading.OVER if is_over else Reading.ABSENT):
                     case Plan.VANISH:
@@ -300,6 +296,7 @@ class _Closing:
         for page in in_pages(chain(self._past, self._dropped)):
             observe(connection, [{**seen, "kind": Observed.GONE.value, "entry_id": entry_id} for entry_id in page])
         forget_observations(connection, self._settled)
+        end_at(connection, self._ends)
 
     def _among_to_come(self) -> dict[str, Any]:
         """Return how many entries each rule newly leaves out, and how many changed in each field, out of how many with future
@@ -329,11 +326,10 @@ class _Closing:
         if len(ids) >= _MANY_CHANGES and (since := self._end_of_let_out_reads()) is not None:
             ids = connection.execute(changed.where(OBSERVATION.c.seen_at >= since)).scalars().all()
         is_listed = (SOME, MAY_HAVE_EVENT, ~IS_IGNORED, is_to_come(self._now()))
-        wanted = select(OBSERVATION.c.body).where(OBSERVATION.c.entry_id == ENTRY.c.id).scalar_subquery().label("wanted")
         for page in in_pages(ids) if len(ids) >= _MANY_CHANGES else ():
-            for row in connection.execute(select(ENTRY.c.id, PAYLOAD, wanted).where(*is_listed), {"entries": page}):
+            for row in connection.execute(select(ENTRY.c.id, PAYLOAD, ASKED).where(*is_listed), {"entries": page}):
                 if not self._read.is_whole or marks.has(row.id, Mark.PRESENT):
-                    fields.update(differing_fields(row.body, row.wanted) - {"status"})
+                    fields.update(differing_fields(row.body, row.asked) - {"status"})
         return Counter({name: count for name, count in fields.items() if count >= _MANY_CHANGES})
 
     def _end_of_let_out_reads(self) -> datetime | None:
@@ -405,31 +401,33 @@ class _Closing:
         pages = (connection.execute(digests, {"entries": page}) for page in in_pages(one for one, _ in pairs_held if one))
         used = {row.id for rows in pages for row in rows if tuple(row) in pairs_held}
         vanished, missing = Candidates(), set[int]()
-        stems = (
-            {stem_of(row.row_key, policy.row_parts) for row in self._new_rows()} if policy.row_parts is not None else set[str]()
-        )
-        facts = (OBSERVED.label("kind"), IS_IGNORED.label("is_ignored"), PAYLOAD)
+        facts = (OBSERVED.label("kind"), IS_IGNORED.label("is_ignored"), PAYLOAD, ASKED)
         columns = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, *facts).where(SOME).order_by(ENTRY.c.id)
         for page in in_pages(entry_id for entry_id in absent if entry_id not in used):
             for row in connection.execute(columns, {"entries": page}):
                 was_vanished = row.kind == Observed.VANISHED and not row.is_ignored
                 is_vanished = policy.on_vanish == "report" and (was_vanished or marks.has(row.id, Mark.VANISHED))
                 has_future = row.ends_at is None or row.ends_at > now
-                if is_vanished and has_future and stem_of(row.row_key, policy.row_parts) not in stems:
-                    vanished.add(row.id, pairs(row.body))
+                if is_vanished and has_future:
+                    vanished.add(row.id, pairs(row.body, row.asked), self._stem(row.row_key))
                 else:
-                    missing.update(pairs(row.body))
+                    missing.update(pairs(row.body, row.asked))
         alike = 0
 
         def candidate_of(row: _Row) -> int:
             nonlocal alike
-            found = vanished.give(pairs(row.body))
-            alike += not found and not missing.isdisjoint(pairs(row.body))
+            found = vanished.give(pairs(row.body), self._stem(row.row_key))
+            alike += not found and (vanished.has(pairs(row.body)) or not missing.isdisjoint(pairs(row.body)))
             return found
 
         if vanished or missing:
             self._hold_alike(candidate_of)
         return alike if is_judged else 0
+
+    def _stem(self, row_key: RowKey) -> str:
+        """Return the row of an event whose row gives several; "" in a feed whose rows give one each."""
+        parts = self._read.policy.row_parts
+        return "" if parts is None else stem_of(row_key, parts)
 
     def _hold_alike(self, candidate_of: Callable[[_Row], int]) -> None:
         """Hold the rows of this read, never released or sent, that have a candidate (not 0) and no person's decision."""
@@ -442,11 +440,9 @@ class _Closing:
 
     def _new_rows(self) -> Iterator[_Row]:
         """Yield the rows of this read that were never released or sent, and about which no person has decided."""
-        new = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, PAYLOAD).where(
-            ENTRY.c.scope_id == self._run.scope_id, IS_NEVER_SENT, IS_OPEN, ENTRY.c.revision == 0, IS_UNDECIDED
-        )
-        rows = self._in_pages(new, after=self._read.scope.released_id)
-        yield from (row for row in islice(rows, MOST_COMPARED) if self._marks.has(row.id, Mark.MAPPED))
+        new = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, PAYLOAD).where(ENTRY.c.scope_id == self._run.scope_id, *_UNSENT)
+        rows = islice(self._in_pages(new, after=self._read.scope.released_id), MOST_COMPARED)
+        yield from (row for row in rows if self._marks.has(row.id, Mark.MAPPED))
 
     def _hold(self, found: Mapping[int, tuple[RowKey, str, Candidate]]) -> None:
         """Hold staged rows, by entry, with key, place and candidate."""
@@ -470,7 +466,7 @@ class _Closing:
             is_restaged = is_waiting and marks.has(entry_id, Mark.STAGED)
             tally.unchanged -= is_waiting and not is_restaged
             tally.new -= is_restaged or not is_waiting
-            tally.waiting -= is_waiting
+            tally.waiting -= is_waiting and entry_id > self._read.scope.released_id
             tally.restaged -= is_restaged
             tally.hold(place, row_key, candidate)
         rows = (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values())
@@ -495,6 +491,21 @@ class _Closing:
             found.setdefault(entry_id, (row_key, place, candidate))
         self._hold(found)
 
+    def _hold_restaged(self) -> int:
+        """Hold rows of earlier reads, never sent, that now look like an older entry, as a new row is held; return how many."""
+        if not (self._tally.restaged and self._read.policy.holds_copies):
+            return 0
+        held = dict[int, tuple[RowKey, str, Candidate]]()
+        unsent = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, ENTRY.c.twin_digest).where(*self._of_feed_before(), *_UNSENT)
+        for page in in_pages(self._in_pages(unsent)):
+            rows = [row for row in page if self._marks.has(row.id, Mark.STAGED)]
+            alike = self._read.duplicates.find(self._connection, {row.twin_digest for row in rows})
+            pairs = ((row, alike.get(row.twin_digest)) for row in rows)
+            held |= {row.id: (row.row_key, row.origin, like) for row, like in pairs if like and like.entry_id != row.id}
+        self._hold(held)
+        self._tally.unreleased -= sum(entry_id > self._read.scope.released_id for entry_id in held)
+        return len(held)
+
     def _settle_held(self) -> int:
         """Judge the held rows that this read has mapped, and delete unmapped ones without a decision.
 
@@ -517,7 +528,7 @@ class _Closing:
                 elif self._read.is_whole or marks.has(row.id, Mark.PRESENT | Mark.DELETED):
                     over.append(row)
             self._judge_held(mapped)
-            self._delete(row.id for row in over if not row.revision)
+            delete_entries(self._connection, [row.id for row in over if not row.revision])
             # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
             self._become(Outcome.MOVED, [row.id for row in over if row.revision])
             strike(connection, scope_id, ProblemKind.HELD, [row.row_key for row in over])
@@ -529,8 +540,8 @@ class _Closing:
             return
         connection = self._connection
         candidates = self._resolve({row.candidate_id for row in page if row.candidate_id})
-        doubtful = [row for row in page if not self._still_holds(row, candidates.get(row.candidate_id or 0))]
-        others = self._read.duplicates.find(connection, {row.twin_digest for row in doubtful})
+        others = self._read.duplicates.find(connection, {row.twin_digest for row in page})
+        doubtful = [row for row in page if not self._still_holds(row, candidates.get(row.candidate_id or 0), others)]
         freed: dict[bytes, _Row] = {}
         likes = {row.id: candidates[row.candidate_id].id for row in page if row.candidate_id in candidates}
         likes = {row.id: likes[row.id] for row in page if likes.get(row.id, row.candidate_id) != row.candidate_id}
@@ -551,15 +562,15 @@ class _Closing:
         if likes:
             connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in likes.items()])
 
-    def _still_holds(self, row: _Row, candidate: _Row | None) -> bool:
-        """Return whether a held row still resembles its candidate, or the candidate's row is not known to be in its source."""
+    def _still_holds(self, row: _Row, candidate: _Row | None, others: Collection[bytes]) -> bool:
+        """Return whether a held row is like its candidate, or like none of `others` and that one's row may be gone."""
         if candidate is None or not candidate.may_get_event:
             return False
         scope_id = candidate.scope_id
         if scope_id not in self._neighbours or scope_id in self._read.duplicates.apart:
             return False
-        if candidate.twin_digest == row.twin_digest:
-            return True
+        if candidate.twin_digest == row.twin_digest or row.twin_digest in others:
+            return bool(candidate.twin_digest == row.twin_digest)
         if scope_id != self._run.scope_id:
             read_at = self._neighbours[scope_id].whole_read_at
             return candidate.is_gone or read_at is None or bool(read_at <= row.created_at)

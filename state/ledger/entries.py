@@ -52,6 +52,10 @@ PAYLOAD = sa.func.coalesce(
     sa.select(_SEEN.c.body).where(_IS_SEEN).scalar_subquery(),
 ).label("body")
 """The body of an entry; of a held one, which has none, what its source asks for."""
+ASKED = sa.select(_SEEN.c.body).where(_IS_SEEN).scalar_subquery().label("asked")
+"""What the source of an entry asked for last, where that differs from what was sent."""
+EDITED = sa.case((OBSERVED.in_([Observed.EDITED, Observed.TO_PUBLISH, Observed.RETURNED]), PAYLOAD)).label("edited")
+"""What an entry shows, if its source asks for something else, else NULL."""
 CANDIDATE = sa.select(_SEEN.c.candidate_id).where(_IS_SEEN).scalar_subquery().label("candidate_id")
 """The entry that a held one resembles."""
 FACTS = ENTRY.outerjoin(ATTEMPT, sa.and_(ATTEMPT.c.entry_id == ENTRY.c.id, ATTEMPT.c.revision == ENTRY.c.revision)).outerjoin(
@@ -95,8 +99,12 @@ WISH = sa.case(
     else_=sa.func.coalesce(_ASKED.scalar_subquery(), ENTRY.c.fingerprint),
 )
 """What the source says now, as a decision records it."""
+IS_GONE_SINCE = sa.exists().where(
+    _SEEN.c.entry_id == DECISION.c.entry_id, _SEEN.c.kind == Observed.VANISHED, _SEEN.c.seen_at > DECISION.c.decided_at
+)
+"""The row of a decision came back after it, and has vanished again."""
 _IGNORED_WISH = sa.select(DECISION.c.wish).where(
-    DECISION.c.entry_id == ENTRY.c.id, DECISION.c.option == Decision.IGNORE, IS_LAST_DECISION
+    DECISION.c.entry_id == ENTRY.c.id, DECISION.c.option == Decision.IGNORE, IS_LAST_DECISION, ~IS_GONE_SINCE
 )
 IS_IGNORED = sa.func.coalesce(_IGNORED_WISH.scalar_subquery() == WISH, False)
 """A person's last decision ignores what the source says now, so that the entry is on no list."""
@@ -104,6 +112,11 @@ MARK_BYTES = 8
 """The bytes of a duplicate mark, of a digest's sixteen: a mark only finds the entries, which have the whole digest."""
 MARK = sa.func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
 """The duplicate mark of an entry."""
+_MARKS = sa.select(MARK).where(SOME)
+_FORGET_MARKS = sa.delete(DUPLICATE_MARK).where(
+    DUPLICATE_MARK.c.mark.in_(sa.bindparam("marks", expanding=True)),
+    DUPLICATE_MARK.c.entry_id.in_(sa.bindparam("entries", expanding=True)),
+)
 
 
 def is_forgotten(now: datetime, key_memory_s: float) -> sa.ColumnElement[bool]:
@@ -188,6 +201,10 @@ def _instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else None
+
+
+def _later(shown: datetime | None, asked: datetime | None) -> datetime | None:
+    return None if shown is None or asked is None else max(shown, asked)
 
 
 def columns_of(body: bytes) -> dict[str, Any]:
@@ -323,6 +340,22 @@ def forget_observations(connection: sa.Connection, entries: Iterable[int]) -> No
         connection.execute(OBSERVATION.delete().where(OBSERVATION.c.entry_id.in_(page)))
 
 
+def delete_entries(connection: sa.Connection, entries: Iterable[int]) -> None:
+    """Delete entries that the service does not know."""
+    for page in in_pages(entries):
+        marks = connection.execute(_MARKS, {"entries": page}).scalars().all()
+        connection.execute(_FORGET_MARKS, {"entries": page, "marks": marks})
+        for table in (OBSERVATION, DECISION, BODY):
+            connection.execute(sa.delete(table).where(table.c.entry_id.in_(page)))
+        connection.execute(sa.delete(ENTRY).where(ENTRY.c.id.in_(page)))
+
+
+def end_at(connection: sa.Connection, ends: Mapping[int, datetime | None]) -> None:
+    """Record when the events of these entries are over."""
+    if ends:
+        connection.execute(_END, [{"entry": entry_id, "new_ends_at": end} for entry_id, end in ends.items()])
+
+
 def release(connection: sa.Connection, entries: Collection[int], **columns: object) -> None:
     """Make held entries owe what is held; `columns`: others to write."""
     names = ("entry_id", *_BODY_COLUMNS[1:])
@@ -375,6 +408,7 @@ _PIN = _write(*_OF_BODY, *_MET, "staged_run", outcome=Outcome.OWED.value)
 _HOLD = _write(*_OF_BODY, *_MET, outcome=Outcome.HELD.value)
 _REFRESH = _write(*_MET)
 _MOVE = _write("origin", "changed_at")
+_END = _write("ends_at")
 _PIN_BODY = sa.update(BODY).where(BODY.c.entry_id == sa.bindparam("entry"))
 _PIN_BODY = _PIN_BODY.values({name: sa.bindparam(f"new_{name}") for name in _BODY_COLUMNS[1:]})
 
@@ -395,12 +429,13 @@ class Batch:
         self._bodies: list[tuple[object, ...]] = []
         self._held: list[tuple[object, ...]] = []
         self._pins: dict[int, MappedRow] = {}
-        self._drifts: dict[int, MappedRow] = {}
+        self._drifts: dict[int, tuple[MappedRow, Observed | None]] = {}
         self._observed: list[dict[str, Any]] = []
         self._refreshed: list[dict[str, object]] = []
         self._moved: list[dict[str, object]] = []
         self._holds: list[dict[str, object]] = []
         self._as_shown: list[int] = []
+        self._settled: list[int] = []
 
     def create(self, row: MappedRow, candidate_id: int | None = None) -> int:
         """Add a new entry that owes the row's body, or a held one if the row resembles a known event; return its id."""
@@ -433,12 +468,12 @@ class Batch:
 
     def drift(self, entry_id: int, row: MappedRow) -> None:
         """Record the source's payload beside the body that may be at the service."""
-        self._drifts[entry_id] = row
+        self._drifts[entry_id] = row, None
         self._refreshed.append(self._met(entry_id, row))
 
     def bring_back(self, entry_id: int, row: MappedRow) -> None:
         """Record that the row of an event that a person has removed is back."""
-        self._observe(entry_id, Observed.RETURNED, row)
+        self._drifts[entry_id] = row, Observed.RETURNED
         self._refreshed.append(self._met(entry_id, row))
 
     def count(self, entry_id: int, row: MappedRow) -> None:
@@ -458,7 +493,7 @@ class Batch:
 
     def settle(self, entry_id: int) -> None:
         """Record that the source asks for what the entry shows."""
-        self._as_shown.append(entry_id)
+        self._settled.append(entry_id)
 
     def write(self, connection: sa.Connection) -> None:
         """Write all decisions; an empty batch costs nothing."""
@@ -475,14 +510,17 @@ class Batch:
             names = ("entry", *(f"new_{name}" for name in _BODY_COLUMNS[1:]))
             connection.execute(_PIN_BODY, [dict(zip(names, body, strict=True)) for body in bodies])
             mark_anew(connection, ((entry_id, row.duplicate_digest) for entry_id, row in self._pins.items()))
-        if self._drifts:
-            shown = read_bodies(connection, self._drifts)
-            for entry_id, row in self._drifts.items():
-                self._observe(entry_id, kind_of_drift(shown[entry_id], row.body), row)
+        ends = dict[int, datetime | None]()
+        shown = read_bodies(connection, (*self._drifts, *self._settled)) if self._drifts or self._settled else {}
+        for entry_id, (row, kind) in self._drifts.items():
+            self._observe(entry_id, kind or kind_of_drift(shown[entry_id], row.body), row)
+            ends[entry_id] = _later(ends_at_of(shown[entry_id]), ends_at_of(row.body))
+        ends |= {entry_id: ends_at_of(shown[entry_id]) for entry_id in shown.keys() - self._drifts}
         for statement, rows in ((_HOLD, self._holds), (_REFRESH, self._refreshed), (_MOVE, self._moved)):
             if rows:
                 connection.execute(statement, rows)
-        forget_observations(connection, self._as_shown)
+        end_at(connection, ends)
+        forget_observations(connection, (*self._as_shown, *self._settled))
         if self._observed:
             observe(connection, self._observed)
 

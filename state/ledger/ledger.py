@@ -96,9 +96,10 @@ class Ledger:
         with writing(self._engine) as connection:
             self._write_run(connection, run_id, columns)
 
-    def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
-        """Return what waits for a person now."""
-        return self._read(read_standing, self._now(), key_memory_s)
+    def standing(self, key_memory_s: float = KEY_MEMORY_S, run_id: str | None = None) -> Standing:
+        """Return what waits for a person now. `run_id`: the run whose report names the rows that may exist more than once."""
+        number = None if run_id is None else self._read(_read_number, run_id)
+        return self._read(read_standing, self._now(), key_memory_s, number)
 
     def stamp(self) -> str:
         """Return the stamp of the last full read that passed the gate, "" if none."""

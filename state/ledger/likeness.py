@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -29,15 +30,26 @@ MOST_COMPARED = 100_000
 """How many of the newest entries, and of the new rows, are compared: some 25 MB, and at most a second."""
 AT_LEAST = 3
 """The least number of rows that can trip a brake."""
+_MOST_TRIED = 50
 Event = tuple[str, bytes]
 """A row key and its payload."""
 _Values = tuple[Any, Any, Any, tuple[str, str] | None]
 _ROW = select(ENTRY.c.id, ENTRY.c.row_key, PAYLOAD)
 
 
-def pairs(body: bytes) -> Iterator[int]:
-    """Yield a number for each pair of title, start and place in a payload."""
+def pairs(*bodies: bytes | None) -> Iterator[int]:
+    """Yield a number for each pair of title, start and place in these payloads of an entry.
+
+    Title, place and day come first: of several showings, that of the day is the likeliest.
+    """
+    for body in filter(None, bodies):
+        yield from _pairs_of(body)
+
+
+def _pairs_of(body: bytes) -> Iterator[int]:
     channel, title, start, place = _values(body)
+    if title and place and start:
+        yield hash((channel, title, place, start[: len("2031-05-03")]))
     for first, second in ((title, start), (title, place), (start, place)):
         if first and second:
             yield hash((channel, first is title, second is place, first, second))
@@ -55,11 +67,11 @@ def pairs_elsewhere(row_key: str, body: bytes, *, is_namesake: bool) -> Iterator
 
 
 def _named_pairs(row_key: str, values: _Values, *, is_namesake: bool) -> Iterator[int]:
-    """Yield those of `pairs_elsewhere` that name the event."""
+    """Yield those of `pairs_elsewhere` that name the event, the surest first."""
     if is_namesake:
         yield hash(row_key)
     channel, title, start, place = values
-    for number, other in enumerate((start, place, row_key)):
+    for number, other in enumerate((row_key, start, place)):
         if title and other:
             yield hash((channel, number, title, other))
 
@@ -86,9 +98,12 @@ class Candidates:
     def __init__(self) -> None:
         self._given: set[int] = set()
         self._entries: dict[int, deque[int]] = {}
+        self._stems: dict[int, str] = {}
 
-    def add(self, entry_id: int, of_entry: Iterable[int]) -> None:
-        """Add an entry with its pairs."""
+    def add(self, entry_id: int, of_entry: Iterable[int], stem: str = "") -> None:
+        """Add an entry with its pairs; `stem`: the row that gives it and other events."""
+        if stem:
+            self._stems[entry_id] = stem
         for pair in of_entry:
             self._entries.setdefault(pair, deque()).append(entry_id)
 
@@ -100,14 +115,19 @@ class Candidates:
         """Return whether a row with these pairs is like an entry."""
         return any(pair in self._entries for pair in of_row)
 
-    def give(self, of_row: Iterable[int]) -> int:
-        """Return the entry that a row with these pairs is like, 0 if there is none; one that no row was given, if possible."""
+    def give(self, of_row: Iterable[int], stem: str = "") -> int:
+        """Return the entry that a row with these pairs is like, 0 if there is none; one that no row was given, if possible.
+
+        A new event of a row is none that the row had before.
+        """
         found = 0
         for entries in filter(None, map(self._entries.get, of_row)):
             while len(entries) > 1 and entries[0] in self._given:
                 entries.popleft()
-            if not found or (found in self._given and entries[0] not in self._given):
-                found = entries[0]
+            others = [one for one in islice(entries, _MOST_TRIED) if not stem or self._stems.get(one) != stem]
+            first = next((one for one in others if one not in self._given), others[0] if others else 0)
+            if first and (not found or (found in self._given and first not in self._given)):
+                found = first
         self._given.add(found)
         return found
 

@@ -247,9 +247,10 @@ class Outbox:
         return account
 
     def standing(self) -> Standing:
-        """Return what waits for a person from run to run."""
-        with reading(self._run.engine) as connection:
-            return read_standing(connection, self._run.scope_id, self._run.now(), self._key_memory.total_seconds())
+        """Return what waits for a person from run to run, and which rows of this run may exist more than once."""
+        key_memory_s, run = self._key_memory.total_seconds(), self._run
+        with reading(run.engine) as connection:
+            return read_standing(connection, run.scope_id, run.now(), key_memory_s, run.number)
 
     def _settle(self, connection: sa.Connection, settled: Sequence[Settled], now: datetime) -> list[_End]:
         """Write what these verdicts lead to. An event that another row has already makes a receipt an unreadable answer."""

@@ -73,7 +73,7 @@ _NONE = OpenRows()
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Rows that may have several events if the service ignores idempotency keys, over all runs.
+    """Rows that may have several events if the service ignores idempotency keys, counted over all runs.
 
     `first`: the three with the most, each with that number.
     """
@@ -88,7 +88,8 @@ class Standing:
 
     `uncertain`: the next run sends them again; `forgotten`: uncertain, and too old for that without a person's decision.
     `faults`: rejected because of a bug in eventsync. `drifts`: the drift by kind. `asked`: how many events the source asks for
-    now, 0 if nothing is refused. `copies`: rows that may exist more than once; no row waits for that reason alone.
+    now, 0 if nothing is refused. `copies`: rows that may exist more than once and were sent since the last report of a run; no
+    row waits for that reason alone.
     """
 
     conflict: OpenRows = _NONE
@@ -169,10 +170,13 @@ def _find(scope_id: int, which: Iterable[facts.Facts]) -> sa.Select[Any]:
     return sa.select(sa.union(by_outcome, by_kind).subquery().c.id)
 
 
-def read_standing(connection: sa.Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
+def read_standing(
+    connection: sa.Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None, run: int | None = None
+) -> Standing:
     """Return what waits for a person.
 
-    `key_memory_s`: for how many seconds the service remembers the key of an attempt; None: for ever.
+    `key_memory_s`: for how many seconds the service remembers the key of an attempt; None: for ever. `run`: the run that
+    `copies` is for, which names what it and killed runs before it have sent; None: it has sent nothing.
     """
     is_late = sa.false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
     is_listed = (is_to_come(now), ~IS_SET_ASIDE)
@@ -189,7 +193,12 @@ def read_standing(connection: sa.Connection, scope_id: int, now: datetime | None
         first = sa.select(ENTRY.c.row_key).where(waits(kind, scope_id, now), of_age).order_by(ENTRY.c.id).limit(_NAMED)
         rows["forgotten" if is_old else kind.name.lower()] = OpenRows(count, tuple(connection.execute(first).scalars()))
     warned = sa.select(ENTRY.c.row_key).where(waits(Waiting.WARNING, scope_id, now)).order_by(ENTRY.c.id)
-    several = sa.select(ENTRY.c.row_key, COPIES).where(by_id(scope_id), IS_RESENT, ENTRY.c.outcome != Outcome.REMOVED, *is_listed)
+    reported = sa.select(sa.func.coalesce(sa.func.max(RUN.c.number), 0)).where(RUN.c.scope_id == scope_id, RUN.c.number != run)
+    reported = reported.where(RUN.c.publish_account.is_not(None), RUN.c.exit_code.is_not(None))
+    is_new = (_TRIED.c.requests > 0, _TRIED.c.run > reported.scalar_subquery())
+    sent = ENTRY.c.id.in_(sa.select(_TRIED.c.entry_id).where(*is_new))
+    several = sa.select(ENTRY.c.row_key, COPIES).where(by_id(scope_id), sent, COPIES > 1, *is_listed)
+    several = several.order_by(COPIES.desc(), ENTRY.c.id)
     read = connection.execute(last_read(scope_id)).first()
     is_listed_now = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.listed_run == (read.id if read else ""))
     is_fault = (PROBLEM.c.kind == ProblemKind.REJECTED.value, PROBLEM.c.reasons.contains(json.dumps(ReasonCode.INTERNAL_ERROR)))
@@ -206,7 +215,7 @@ def read_standing(connection: sa.Connection, scope_id: int, now: datetime | None
         faults=OpenRows(*_first_of(connection, faults, lambda row: RowKey(row.row_key or shown_place(row.origin)))),
         drifts=drifts,
         asked=asked,
-        copies=Copies(*_first_of(connection, several.order_by(COPIES.desc(), ENTRY.c.id), lambda row: (row[0], row[1]))),
+        copies=Copies(*_first_of(connection, several, lambda row: (row[0], row[1]))) if run is not None else Copies(),
     )
 
 
@@ -311,7 +320,8 @@ RECORDS = (
 )
 """The query for the rows that `as_records` converts."""
 # What few entries have is read beside their rows: PostgreSQL plans a join with all of it for longer than it runs.
-_DECIDED = sa.select(DECISION, (DECISION.c.wish == entries.WISH).label("is_current"))
+_IS_CURRENT = sa.and_(DECISION.c.wish == entries.WISH, ~entries.IS_GONE_SINCE)
+_DECIDED = sa.select(DECISION, _IS_CURRENT.label("is_current"))
 _DECIDED = _DECIDED.join(ENTRY, ENTRY.c.id == DECISION.c.entry_id).where(SOME).order_by(DECISION.c.id)
 _RUNS = sa.select(RUN.c.number, RUN.c.id).where(RUN.c.number.in_(sa.bindparam("runs", expanding=True)))
 _OTHERS = sa.select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace)

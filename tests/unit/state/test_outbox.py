@@ -19,6 +19,7 @@ from state.ledger.choices import Change, Instruction, Option
 from state.ledger.decisions import propose
 from state.ledger.outbox import NotClaimedError, Settled, open_outbox
 from state.ledger.stage import open_stage
+from state.ledger.standing import Copies
 from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
@@ -341,6 +342,27 @@ def test_a_row_that_was_sent_again_is_counted_and_stays_listed(world: World) -> 
     world.stage([row("a", title="Another title"), row("b")])
     assert world.publish().resent == 0
     assert _resent(world) == [("a", 2)]
+
+
+def _named(world: World) -> Copies:
+    """Publish what is owed in a run that ends; return the rows that it names as sent more than once."""
+    outbox, run = world.outbox(), f"run-{world.runs}"
+    while intents := outbox.settle_and_claim([], 1):
+        outbox.settle_and_claim([Settled(intents[0], receipt(intents[0]))], 0)
+    world.ledger.finish_run(run, outcome="done", exit_code=0, message="", publish_account=outbox.account())
+    return outbox.standing().copies
+
+
+def test_a_row_repeated_in_a_killed_run_is_named_by_the_next_run_that_sends_and_by_no_later_one(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(intent, Receipt(1001, answer(201), attempts=2, copies=2))], 0)
+    world.crash()
+    world.stage([row("a"), row("b")])
+    world.ledger.finish_run(f"run-{world.runs}", outcome="staged", exit_code=0, message="")
+    assert _named(world) == Copies(1, ((RowKey("a"), 2),))
+    assert _named(world) == Copies()
 
 
 def test_an_intent_knows_how_long_ago_its_unanswered_attempts_began_and_nothing_was_sent(world: World) -> None:

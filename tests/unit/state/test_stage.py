@@ -138,6 +138,15 @@ what a stopped read misses is marked only where a person accepts the brake or th
     a b | sent | braked a | braked accepting a => unchanged 1, vanished 1 => a delivered, b delivered gone
     a@over b | sent | braked b => unchanged 1, past 1 => a delivered, b delivered
     a@over b | sent | braked b | b => unchanged 1, past 1 => a delivered over, b delivered
+a row that waits unsent is held once what it says now looks like a known event, as one that a brake stopped does
+    a~z b | sent | braked n:q~q b | n:x~z b => held 1, unchanged 1, vanished 1 => a delivered gone, b delivered, n held x like a
+    a~z b | sent | a~z b n:q~q | n:x~z b => held 1, unchanged 1, vanished 1 => a delivered gone, b delivered, n held x like a
+    a~z | sent | a~z n:q~q | a~z n:x~z => held 1, unchanged 1 => a delivered, n held x like a
+    a~z | sent | a~z n:q~q | a~z n:x~x => unchanged 1, new 1, restaged 1 => a delivered, n pending x
+    a~z n:q~q | a~z n:x~z => held 1, unchanged 1 => a pending, n held x like a
+    a~z | sent | a~z n~z | --release n | a~z n:x~z => unchanged 1, new 1, restaged 1 => a delivered, n pending x release
+a held row is held for the event that it looks like now
+    o:j~o p:j~p|sent|n:j~n m:j~m|n:k~p m:l~o => held 2 => o delivered j gone, p delivered j gone, n held k like p, m held l like o
 a held row is sent where the row that it resembled is still there and they differ now
     a~z b | sent | a~z n~z b | a~z n:x~x b => unchanged 2, new 1 => a delivered, b delivered, n pending x
     a~z | sent | a~z n~z | a~z n:x~x | sent | a~z n:x~x => unchanged 2 => a delivered, n delivered x
@@ -334,6 +343,16 @@ def test_a_new_day_of_a_row_is_not_taken_for_one_that_has_vanished(world: World)
     world.publish()
     assert told(world.stage([second, third], policy=OF_ROWS)) == "unchanged 1, new 1, vanished 1"
     assert told(world.stage([second, third, of_other], policy=OF_ROWS)) == "held 1, unchanged 2"
+
+
+def test_an_event_that_moves_to_another_row_is_held_though_its_old_row_has_a_new_one(world: World) -> None:
+    moved, stays, comes, there = (
+        row(key, title, twin=key) for key, title in (("a|1", "yoga"), ("a|2", "fado"), ("a|3", "jazz"), ("b|1", "yoga"))
+    )
+    world.stage([moved, stays], policy=OF_ROWS)
+    world.publish()
+    report = world.stage([stays, comes, there], policy=OF_ROWS)
+    assert [(one.row_key, one.twin_key) for one in report.held] == [("b|1", "a|1")]
 
 
 @pytest.mark.parametrize("parts", [("a", "2026-03-15"), ("a|b", "c\\", "2026-03-15"), ("", "x|y", "2026-03-15")])

@@ -8,8 +8,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from ledger_tables import damage_run
-from unit.state.books import BOOK, problems
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, delivered, event, problems, resolve
 from unit.state.story import WARNED, play, stories
 from unit.state.world import DESTINATION, FEED, START, World, receipt, rejection, row
 
@@ -17,6 +18,7 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import ProblemKind, Waiting
 from state.ledger.accounts import HeldRow, PublishAccount, ReadAccount, ReadKind, StagePolicy, StageReport
+from state.ledger.choices import Instruction, Option
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
@@ -101,6 +103,23 @@ def test_a_row_waits_as_long_as_there_is_something_to_do(world: World, story: st
     standing = world.ledger.standing()
     assert standing.rows == {kind: OpenRows(1, (RowKey("a"),)) for kind in standing.rows}
     assert [*standing.drifts] == ([world.known("a").drift_kind] if Waiting.DRIFT in standing.rows else [])
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_row_whose_event_is_over_waits_if_it_asks_for_a_later_one(world: World, *, is_removed: bool) -> None:
+    delivered(world, event("a", OVER), row("b"))
+    if is_removed:
+        world.stage([CANCELLED, row("b")])
+        resolve(world, "a", Instruction(Option.REMOVED))
+    for start, waits in ((TO_COME, {Waiting.DRIFT: 1}), ("2026-02-03T20:00:00+01:00", {}), (TO_COME, {Waiting.DRIFT: 1})):
+        world.stage([event("a", start), row("b")])
+        assert waiting(world) == waits
+    world.stage([event("a", OVER), row("b")])
+    assert waiting(world) == {}
+    world.stage([row("b")])
+    assert waiting(world) == {}
+    world.stage([event("a", TO_COME), row("b")])
+    assert waiting(world) == {Waiting.DRIFT: 1}
 
 
 def test_a_row_that_a_fault_of_ours_rejected_stands_until_a_read_maps_it(world: World) -> None:

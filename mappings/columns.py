@@ -81,7 +81,7 @@ def matched(texts: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
     for place, (text, name) in enumerate(zip(texts, names, strict=True)):
         answers[spell(text)].add(place)
         answers[spell(name)].add(place)
-    by_position = {name: _position(name, len(texts)) for name in asked.columns}
+    by_position = {name: column_position(name, len(texts)) for name in asked.columns}
     for name, position in by_position.items():
         answers[name].update(() if position is None else (position,))
     claimed: dict[int, str] = {}
@@ -119,8 +119,13 @@ def column_names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _position(name: str, count: int) -> int | None:
-    """Return the index of the column, from 0, for `#3` or `#C`."""
+def is_place(name: str) -> bool:
+    """Return whether a name may be a column's letter, such as `C`, or position, `#3` or `#C`."""
+    return _POSITION.fullmatch(f"#{name.removeprefix('#')}") is not None and not name.isdecimal()
+
+
+def column_position(name: str, count: int) -> int | None:
+    """Return the index of the column, from 0, for `#3` or `#C`; None if there are not so many."""
     match = _POSITION.fullmatch(name)
     if match is None:
         return None

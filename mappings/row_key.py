@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -23,6 +24,8 @@ NO_KEY = RowKey("")
 _SEPARATOR = "|"
 _SEPARATORS = re.compile(r"\\.|(\|)", re.DOTALL)
 """Matches an escaped character, or a separator as its group."""
+_PAIRS = re.compile(r"\\(.)", re.DOTALL)
+_IN_LIST = re.compile(r"(?:\\.|[^\\,]|\\$)+", re.DOTALL)
 _ESCAPES = str.maketrans({"\\": "\\\\", _SEPARATOR: "\\" + _SEPARATOR})
 
 
@@ -37,6 +40,24 @@ def row_key(parts: Sequence[str]) -> RowKey:
 
 def _escaped(part: str) -> str:
     return part.translate(_ESCAPES) if _SEPARATOR in part or "\\" in part else part
+
+
+def shell_word(key: str, *, in_list: bool = False) -> str:
+    r"""Return a row key as a word of a command: quoted, with `\-` for a first dash, and `\,` for a comma in a list of keys."""
+    word = "\\" + key if key.startswith("-") else key
+    return shlex.quote(word.replace(",", "\\,") if in_list else word)
+
+
+def typed_key(word: str) -> RowKey:
+    """Return a row key as typed or pasted, normalised (NFC): keyboards compose characters differently."""
+    readable = word.encode("utf-8", "replace").decode()  # undecodable bytes match no row
+    key = _PAIRS.sub(lambda pair: pair[1] if pair[1] in "-," else pair[0], readable)
+    return RowKey(unicodedata.normalize("NFC", key).strip())
+
+
+def typed_keys(words: str) -> list[RowKey]:
+    """Return the row keys of a list with commas between them."""
+    return list(filter(None, map(typed_key, _IN_LIST.findall(words))))
 
 
 def event_key(stem: RowKey, part: str) -> RowKey:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
 
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
-from connectors.event_api.answers import WireModel
+from connectors.event_api.answers import WireModel, Words
 from connectors.event_api.route import Route
 from mappings.delivery import Answer
 from mappings.errors import PermanentError
@@ -31,6 +31,7 @@ class _Classification(WireModel):
     """A slug by which events may be classified (spec, Classification)."""
 
     slug: str
+    name: Words = ""
 
 
 class _ClassificationList(WireModel):
@@ -66,10 +67,11 @@ class _EventPage(_Page):
 
 @dataclass(frozen=True, slots=True)
 class Classifications:
-    """The slugs for classifying events, and the version of the list (YYYY-MM-DD)."""
+    """The slugs for classifying events, and the version of the list (YYYY-MM-DD). `names`: for people, by slug."""
 
     version: str
     slugs: frozenset[str]
+    names: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 async def channels(route: Route) -> dict[str, int]:
@@ -111,7 +113,8 @@ async def classifications(without_key: Route, with_key: Route) -> Classification
         listed = await without_key.get("/classifications", _ClassificationList.read, asked, has_key=False)
     except PermanentError:
         listed = await with_key.get("/classifications", _ClassificationList.read, asked)
-    return Classifications(listed.version, frozenset(one.slug for one in listed.docs))
+    names = {one.slug: one.name for one in listed.docs}
+    return Classifications(listed.version, frozenset(names), names)
 
 
 _MOST_EVENT_PAGES = 100_000

@@ -20,10 +20,21 @@ from connectors.sources.feed_source import MaskedSource, masked_errors, own_colu
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.files.source import choice_of, file_at, file_digest, open_files
+from connectors.sources.shapes import read_shaped
 from mappings.columns import ColumnRequest
 from mappings.errors import ConfigError
 from mappings.spec import source as kinds
-from mappings.spec.source import FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec, WorkbookSource
+from mappings.spec.source import (
+    CommandSource,
+    GoogleSheetsSource,
+    PluginSource,
+    RestSource,
+    SalesforceSource,
+    SourceSpec,
+    SqlSource,
+    WorkbookSource,
+)
+from mappings.spec.source_base import FileSource, Join
 from mappings.spec.source_words import is_address, secrets_of
 
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
@@ -68,21 +79,39 @@ def open_source(  # noqa: PLR0913  # the parts of one feed's source
     # A second table may have changed where its rows' own file has not: then all of them are made anew.
     cursor = "" if spec.join and not is_read_once else since
 
-    def open_rows(asked: ColumnRequest) -> AbstractContextManager[Reading]:
+    def open_rows(asked: ColumnRequest) -> AbstractContextManager[Reading]:  # noqa: PLR0911  # one for each kind
         match spec:
             case FileSource():
                 choice = choice_of(spec, base, clock, folders)
                 moment = now or datetime.fromtimestamp(clock.now(), UTC)
-                read = open_files(choice, asked.columns, lambda file: _read_file(spec, file, asked, moment), cursor)
+
+                def read_as(file: OpenStored) -> AbstractContextManager[Reading]:
+                    return read_shaped(spec, asked, lambda own: _read_file(spec, file, own, moment))
+
+                read = open_files(choice, asked.columns, read_as, cursor)
                 return MaskedSource(read, Mask(secrets_of(spec.path))).read() if is_address(spec.path) else read()
             case GoogleSheetsSource():
                 with needed_extra("sheets", f"to read {spec.place}"):
                     from connectors.sources.google_sheets.source import read_google_sheet
-                return read_google_sheet(spec, asked, access, clock, cursor)
+                return read_shaped(spec, asked, lambda own: read_google_sheet(spec, own, access, clock, cursor))
             case SalesforceSource():
                 with needed_extra("salesforce", f"to read {spec.place}"):
                     from connectors.sources.salesforce.source import read_salesforce
                 return read_salesforce(spec, asked, access, cursor, clock)
+            case PluginSource():
+                return spec.read(asked, access, cursor, clock)
+            case CommandSource():
+                from connectors.sources.command.source import read_command
+
+                return read_command(spec, base, asked, access, cursor, clock)
+            case SqlSource():
+                from connectors.sources.sql.source import read_sql
+
+                return read_sql(spec, asked, access, cursor, clock)
+            case RestSource():
+                from connectors.sources.rest import read_rest
+
+                return MaskedSource(partial(read_rest, spec, asked, access, cursor, clock), Mask(secrets_of(spec.url))).read()
 
     def open_table(join: Join, columns: frozenset[str]) -> AbstractContextManager[Reading]:
         return open_source(join.source, base, columns, access=access, clock=clock, folders=folders, now=now).read()
@@ -232,7 +261,7 @@ def probe_source(
                     digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
                 blind = "" if version else f"the Drive API gives no version of {spec.place}"
                 own = SourceProbe(frozenset({digest} if version else ()), blind=blind)
-            case SalesforceSource():
+            case SalesforceSource() | SqlSource() | RestSource() | CommandSource() | PluginSource():
                 own = SourceProbe(blind=f"each run asks a source of kind {spec.kind} what has changed")
         if own.blind or own.is_growing:
             return own

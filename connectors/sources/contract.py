@@ -16,12 +16,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +31,7 @@ from pydantic import SecretStr
 
 from connectors.masking import Mask
 from mappings.columns import LINK, NO_LINKS
-from mappings.errors import PermanentError, TransientError
+from mappings.errors import ConfigError, PermanentError, TransientError
 from mappings.outcome import SourceRow
 
 
@@ -45,6 +47,22 @@ class Ending:
     cursor: str = ""
     notices: tuple[str, ...] = ()
     is_short: bool = False
+
+
+class Bookmark:
+    """The cursor of a kind that reads changes: it belongs to what is asked for, `question`, which JSON can hold.
+
+    `before`: how far the earlier reading came, "" if there was none, or it asked for something else.
+    """
+
+    def __init__(self, cursor: str, question: object) -> None:
+        self._digest = blake2b(json.dumps(question, default=str).encode(), digest_size=8).hexdigest()
+        before, _, asked_for = cursor.rpartition(" ")
+        self.before = before if asked_for == self._digest else ""
+
+    def cursor_at(self, reached: str) -> str:
+        """Return the cursor of a reading that came so far, "" for none."""
+        return f"{reached} {self._digest}" if reached else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +161,29 @@ class SalesforceAccess:
 class Access:
     """All credentials that a feed's source may need.
 
-    `mask` masks them in every text that leaves this process; tokens obtained later are added to it.
+    `secrets`: those of sources that mapping files name, by the names of their variables: `REST_NAME`, `SQL_NAME`, `TAP_NAME`.
+    `programs`: the environment of programs that mapping files name, None if none may be started. `mask` masks the secrets in
+    every text that leaves this process; tokens obtained later are added to it.
     """
 
     google: GoogleAccess = field(default_factory=GoogleAccess)
     salesforce: SalesforceAccess = field(default_factory=SalesforceAccess)
+    secrets: Mapping[str, SecretStr] = field(default_factory=dict)
+    programs: Mapping[str, str] | None = field(default=None, repr=False)
     mask: Mask = field(default_factory=Mask, repr=False, compare=False)
+
+    def secret(self, variable: str, place: str) -> str:
+        """Return the secret of a variable; `place`: the source that needs it.
+
+        Raises:
+            ConfigError: neither the variable nor `..._FILE` is set.
+        """
+        found = self.secrets.get(variable)
+        if found is None:
+            raise ConfigError(
+                f"to read {place}, {variable} is not set", hint=f"set it, or {variable}_FILE to the path of a file with it"
+            )
+        return found.get_secret_value()
 
 
 NO_ACCESS = Access()
@@ -223,6 +258,10 @@ class SourceUnavailableError(TransientError):
 
 class SourceRefusedError(PermanentError):
     """The source does not exist, or we may not read it."""
+
+
+class LoginRefusedError(SourceRefusedError):
+    """The service on the web wants a login, or another one (401, 403)."""
 
 
 class NoFolderError(SourceRefusedError):

@@ -22,7 +22,7 @@ from mappings.columns import ColumnRequest, folded
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.source import AnySource, Join
+from mappings.spec.source_base import AnySource, Join
 
 _MOST_ROWS = 500_000
 """The most rows of a joined table."""
@@ -107,8 +107,9 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
             size += sum(map(len, row.cells.values()))
             if len(found) > _MOST_ROWS or size > _MOST_TEXT:
                 raise BadSourceError(place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
-        if reading.ending().is_short:
-            raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
+        if (ended := reading.ending()).is_short:
+            message = f"{place} could not be read to its end, and a joined table must be whole"
+            raise SourceUnavailableError(message, hint="; ".join(ended.notices))
     headers = {f"{join.prefix}{column}": reading.headers.get(column, "") for column in reading.columns}
     return headers, reading.stamp, found
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice, zip_longest
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, RepeatedColumnsError
@@ -17,8 +19,8 @@ from mappings.columns import LINK, MOST_COLUMNS, ColumnRequest, column_letters, 
 from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import compile_pattern
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.source import GridSource
-from mappings.spec.source_words import Header
+from mappings.spec.source_base import GridSource
+from mappings.spec.source_words import ChangedSpan, Header, MarkedChanges
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """The most characters of one record or line, or of anything beside the records."""
@@ -48,13 +50,55 @@ class NumberText(str):
 
 def short(text: str) -> str:
     r"""Return a text for display: undecodable bytes as `\xe9`, NUL as `\x00`, at most 200 characters."""
-    shown = _UNDECODED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")
+    shown = _UNDECODED.sub(_shown_code, text[: _MOST_SHOWN + 1]).replace("\0", "\\x00")
     return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
+
+
+def _shown_code(found: re.Match[str]) -> str:
+    r"""Return an undecodable byte as `\xe9`, half of a pair that JSON has as an escape as `\ud83c`."""
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def replaced_bytes(text: str) -> str:
     """Return a text with each undecodable byte replaced by U+FFFD, so that every program can store it."""
     return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+_NO = frozenset({"", "0.", "false", "no"})
+"""False values without the zeros at their end: `0.0` is one, too."""
+
+
+def is_marked(text: str) -> bool:
+    """Return whether the cell of a column such as `deleted` says yes: it is filled with anything but a false value."""
+    return text.strip().casefold().rstrip("0") not in _NO
+
+
+def change_columns(changes: MarkedChanges | None, asked: ColumnRequest) -> tuple[str, str]:
+    """Return the columns with a row's time of change and its mark of deletion, as the mapping spells them; "" for none."""
+    spell = asked.speller()
+    return (spell(changes.by), spell(changes.deleted)) if changes else ("", "")
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return an ISO day or moment, in UTC if it has no zone; None if it is none."""
+    with suppress(ValueError, OverflowError):
+        found = datetime.fromisoformat(text.strip())
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    return None
+
+
+def is_within(span: ChangedSpan, stamp: str, place: str) -> bool:
+    """Return whether a row with this time of change is meant, False without one.
+
+    Raises:
+        BadSourceError: it is not a day or moment.
+    """
+    moment = moment_of(stamp)
+    if stamp and moment is None:
+        message = f'"{short(stamp)}" in {span.by} is not a day or moment, so that rows cannot be chosen by it'
+        raise BadSourceError(place, message, hint="use --by event, or another column as incremental.by")
+    return moment is not None and span.begin <= moment < span.end
 
 
 def has_undecodable(text: str) -> bool:
@@ -79,7 +123,8 @@ def checked_row(
 
     A faulty cell is a problem in a wanted column, a warning in any other. `encodings`: those that the mapping file allows.
     """
-    faults, warnings = list(problems), list[Reason]()
+    faults = [one for one in problems if not one.column or one.column in wanted]
+    warnings = [one for one in problems if one.column and one.column not in wanted]
     for column, cell in cells.items():
         found = faults if column in wanted else warnings
         if has_undecodable(cell):
@@ -113,7 +158,13 @@ class RowChecks:
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
         named = dict(zip(self.columns, filled, strict=False))
-        return checked_row(location, named, self.wanted, self.encodings, (*problems, *self._width(cells)))
+        return checked_row(location, named, self.wanted, self.encodings, problems or tuple(self._width(cells)))
+
+    def is_short(self, cells: Sequence[str]) -> bool:
+        """Return whether a record lacks cells, and is not blank."""
+        # Delimiters after the last column with a name are decoration.
+        named = (place for place, column in enumerate(self.columns, start=1) if column != f"#{place}")
+        return len(cells) < max(named, default=0) and any(map(str.strip, cells))
 
     def _width(self, cells: Sequence[str]) -> Iterator[Reason]:
         counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
@@ -125,9 +176,7 @@ class RowChecks:
             if self.delimiter == BESIDE:
                 remedy = "name their columns in the header, leave them out by `source.range`, or write `long_rows: cut`"
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), f"{counts}; {remedy}")
-        # Delimiters after the last column with a name are decoration.
-        named = (place for place, column in enumerate(self.columns, start=1) if column != f"#{place}")
-        if self.rejects_short and len(cells) < max(named, default=0) and any(map(str.strip, cells)):
+        if self.rejects_short and self.is_short(cells):
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(cells)), f"{counts}; is a line break in a cell?")
 
 

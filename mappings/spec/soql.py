@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import groupby
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from mappings.reasons import did_you_mean
-from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
+from mappings.spec.source_words import ChangedRows
+from mappings.strict import OneOrMany, Strict, Texts, matching, mistake
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
@@ -198,7 +198,7 @@ class FieldTest(Strict):
             raise mistake(f"{self.op} compares with one value", "for several values write op: in")
 
 
-class Incremental(Strict):
+class Incremental(ChangedRows):
     """Read only what changed since the last read, including deleted records.
 
     Changes that do not update the field `by` are found by the next full read: other values of formula fields and parents,
@@ -207,13 +207,3 @@ class Incremental(Strict):
 
     by: ApiName = "SystemModstamp"
     """The field with the time of a record's last change."""
-    overlap: Duration = timedelta(minutes=10)
-    """How far before the last read to start, for changes that become visible late."""
-    full_every: Duration = timedelta(days=1)
-    """How often to read everything nevertheless."""
-
-    def check(self) -> None:
-        if self.overlap < timedelta():
-            raise mistake("overlap must not be negative", 'write the time to go back like "10m", without the minus')
-        if self.full_every <= timedelta():
-            raise mistake("full_every must be more than zero", 'write it like "1d"')

@@ -3,155 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from itertools import takewhile
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationInfo
+from pydantic_core import PydanticOmit
 
 from mappings.columns import ColumnRequest
+from mappings.spec.command import check_words
+from mappings.spec.plugins import installed_kinds, plugin_model
+from mappings.spec.rest import SINCE, Auth, Pages, Template, filled, utc_text
 from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
+from mappings.spec.source_base import AnySource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import (
     CellRange,
-    Days,
     Encodings,
-    Header,
     Mark,
-    Names,
+    MarkedChanges,
     OptionalMark,
+    SecretName,
     WriteBack,
-    checked_path,
-    is_address,
     without_secrets,
 )
-from mappings.strict import Duration, OneOrMany, Pattern, Share, Strict, Text, matching, mistake, union_members
+from mappings.spec.sql import Condition, Query, TableName
+from mappings.strict import Duration, OneOrMany, Share, Strict, Text, matching, mistake, union_members
 
 _DAILY = timedelta(days=1)
-_NEVER = timedelta(days=36_500)
 _LONGEST_SERIES = timedelta(days=20 * 366)
-
-
-class Join(Strict):
-    """A second file or tab, joined by key: its columns are added to each row, with `prefix` before their names.
-
-    The table is read before the first row and kept in memory (at most 500,000 rows). Two of its rows with the same key are an
-    error that names both. Keys are compared trimmed, as text.
-    """
-
-    source: SourceSpec
-    """The second file: any kind of source."""
-    by: Mapping[str, Text] = Field(min_length=1)
-    """Columns of the row, and the table's columns that must equal them."""
-    prefix: Text = Field(min_length=1)
-    """The prefix of the table's column names: "venue."."""
-    on_miss: Literal["omit", "reject"] = "omit"
-    """Rows whose key is not in the table: leave out its cells, or reject the row."""
-
-
-class AnySource(Strict):
-    """The settings of every kind of source."""
-
-    kind: str
-    required: Names = ()
-    """Columns that must be present; the feed does not run without them."""
-    optional: Names = ()
-    """Columns that may be missing: their cells are then empty."""
-    columns: Mapping[str, Names] = Field(default_factory=dict)
-    """Other names of a column, `{TITLE: [Titel, Name]}`. A source that has several of them does not run."""
-    empty_if: Names = ()
-    """Texts that mean an empty cell, such as "NULL", "n/a" or the error "#N/A" of a spreadsheet, in every column."""
-    empty_in: Mapping[str, Names] = Field(default_factory=dict)
-    """The same, by column: `{PRICE: ["-"]}`."""
-    json_columns: Names = ()
-    """Columns whose cells hold JSON: `details` adds the columns `details.price`, `details.tags[0]`."""
-    join: Annotated[tuple[Join, ...], OneOrMany()] = ()
-    """Second files or tabs, joined by key: `source`, `by`, `prefix`, `on_miss`."""
-
-    def request(self, columns: Iterable[str]) -> ColumnRequest:
-        """Return the request for a mapping's `columns` with the settings of this source."""
-        return ColumnRequest(frozenset(columns).union(self.required), frozenset(self.optional), self.columns)
-
-    @property
-    def place(self) -> str:
-        """The source's place as the mapping file gives it: a path, an address, the name of a table."""
-        return self.kind
-
-    @property
-    def is_at_hand(self) -> bool:
-        """Whether the source is on this machine, so that it can be probed without a network."""
-        return False
-
-    @property
-    def full_every(self) -> timedelta | None:
-        """How often an incrementally read source is read in full; None if every read is full."""
-        return None
-
-    @property
-    def gives_single_rows(self) -> bool:
-        """Whether an incremental read gives the changed rows only, rather than all rows or none."""
-        return False
-
-
-class FileSource(AnySource):
-    """The settings of every kind of file."""
-
-    path: Annotated[str, AfterValidator(checked_path)] = Field(min_length=1, repr=False)
-    """Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?` and `[...]`
-    match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names (with numbers in them
-    compared as numbers).
-    """
-    files: Literal["all", "newest", "new"] = "all"
-    """If several files match: read `all` as one; the `newest` only, by its day and name; or each `new` one once, and again when
-    it changes, so that no row vanishes.
-    """
-    days: Days = Days()
-    """Which days `{date}` covers: `back`, `ahead` and `zone`."""
-    settle: Duration | None = None
-    """Read a file only once it has not changed for so long (`30s`): its writer may not be done."""
-    member: Text = ""
-    """Which file of a zip archive to read, as a pattern: "*/events.csv" (default: its only file)."""
-
-    @property
-    def place(self) -> str:
-        """The path as the mapping file gives it; an address without its password and query."""
-        return without_secrets(self.path) if is_address(self.path) else self.path
-
-    @property
-    def is_at_hand(self) -> bool:
-        """Whether the path is on this machine."""
-        return not is_address(self.path)
-
-    @property
-    def full_every(self) -> timedelta | None:
-        """How often unchanged files are read in full: remote files daily, deliveries never."""
-        if self.files == "new":
-            return _NEVER
-        return _DAILY if is_address(self.path) else None
-
-    @property
-    def gives_single_rows(self) -> bool:
-        """Whether reads give changed rows only: deliveries do, other files are read whole or not at all."""
-        return self.files == "new"
-
-
-class GridSource(AnySource):
-    """The settings of every source with rows and columns."""
-
-    header: Header = Header()
-    """Where the columns' names are: `row`, `matches`, `rows` and `names`."""
-    comment: Text = ""
-    """Ignore rows whose first cell begins with this text, such as "#"."""
-    until: Pattern | None = None
-    """A pattern: ignore the first row with a matching cell, and all rows below."""
-    long_rows: Literal["reject", "cut"] = "reject"
-    """Rows with more cells than the header: reject them, or cut the extra cells."""
 
 
 class DelimitedSource(FileSource, GridSource):
     """The settings of delimited text files."""
 
     encoding: Encodings = Field(default=("utf-8",), min_length=1)
-    """Encodings to try in order; the first that decodes the whole file is used. A byte order mark takes precedence."""
+    """Encodings to try in order; the first that decodes the whole file is used. A byte order mark takes precedence. A file of
+    UTF-8 is refused if none of them is: it would become other letters.
+    """
     delimiter: Mark = ","
     """One character; "\\t" for tab."""
     quote: OptionalMark = '"'
@@ -161,7 +52,10 @@ class DelimitedSource(FileSource, GridSource):
     skip_blanks: bool = False
     """Ignore the blanks after a delimiter, as in `a, "b, c"`: without it, a quote after a blank does not open a quoted cell."""
     short_rows: Literal["fill", "reject"] = "fill"
-    """Rows with fewer cells than the header: add empty cells, or reject the rows."""
+    """Rows with fewer cells than the header: add empty cells, or reject the rows.
+
+    A last row that alone lacks cells, and has no line end, is rejected in any case: the file is cut off.
+    """
 
     def check(self) -> None:
         marks = {"delimiter": self.delimiter, "quote": self.quote, "escape": self.escape}
@@ -172,13 +66,12 @@ class DelimitedSource(FileSource, GridSource):
                 raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
 
 
-class RecordSource(FileSource):
-    """The settings of files with records."""
-
-    encoding: Encodings = ()
-    """Encodings to try in order, if the file itself does not declare its encoding."""
-    join_lists: Mapping[str, Text] = Field(default_factory=dict)
-    """Columns whose lists of plain values are joined to one text: `{tags: "; "}`."""
+def _check_query(source: SalesforceSource | SqlSource, name: str, words: frozenset[str]) -> None:
+    """Check that a source has a query or the setting `name`, and the query none of the `words` beside it."""
+    if (getattr(source, name) is None) == (source.query is None):
+        raise mistake(f"a source of kind {source.kind} has `{name}` or `query`", "write one of them")
+    if source.query is not None and (beside := sorted(words & source.model_fields_set)):
+        raise mistake(f"{', '.join(beside)} cannot stand beside a query", f"write them into the query, or name the {name}")
 
 
 class SalesforceSource(AnySource):
@@ -212,24 +105,47 @@ class SalesforceSource(AnySource):
         """The API name of the object."""
         return self.object or parse_query(self.query or "").object
 
-    @property
-    def full_every(self) -> timedelta | None:
-        """How often everything is read, None if every read is full."""
-        return self.incremental.full_every if self.incremental else None
-
-    @property
-    def gives_single_rows(self) -> bool:
-        """Whether reads give changed records only."""
-        return self.incremental is not None
+    def changed_between(self, begin: datetime, end: datetime) -> Self:
+        """Return the source of the records that changed in a span; Salesforce reads exactly these."""
+        begins = FieldTest(field=self.changed_by, op=">=", value=(begin.isoformat(),))
+        ends = FieldTest(field=self.changed_by, op="<", value=(end.isoformat(),))
+        return self.model_copy(update={"where": (*self.where, begins, ends), "incremental": None})
 
     def check(self) -> None:
-        if (self.object is None) == (self.query is None):
-            raise mistake("a Salesforce source names an object or a query", 'write "object: Event__c", or a query instead')
-        beside = [name for name in ("fields", "where", "incremental") if name in self.model_fields_set]
-        if self.query is not None and beside:
-            raise mistake(f"{', '.join(beside)} cannot stand beside a query", "write them into the query, or name the object")
+        _check_query(self, "object", frozenset({"fields", "where", "incremental"}))
         if self.api == "bulk" and self.query is not None and not parse_query(self.query).is_plain:
             raise mistake("child rows, groups and limits cannot be read in bulk", "write api: rest, or leave them out")
+
+
+class SqlSource(AnySource):
+    """The rows of a database with a SQLAlchemy dialect; the columns are those of the table or query, in upper or lower case.
+
+    NULL and JSON's `null` are empty. Moments with a zone are `2026-05-03T17:30:00Z`, others have no offset; numbers have all
+    their digits, booleans are `true` and `false`, arrays a JSON list. A binary value, `infinity` and a date BC reject the row.
+    """
+
+    kind: Literal["sql"]
+    """sql: the rows of a database."""
+    connection: SecretName
+    """The name of the connection: `WAREHOUSE` if the SQLAlchemy address is in `SQL_WAREHOUSE`."""
+    table: TableName | None = None
+    """A table or view: `events`, `public.events`. Only the columns that the mapping uses are read."""
+    where: Condition = ""
+    """The condition of the rows to read, in SQL: "status = 'public'"."""
+    query: Query | None = None
+    """A statement that reads, instead of a table."""
+    timeout: Duration = timedelta(hours=1)
+    """The longest that the database may work on one statement."""
+    incremental: MarkedChanges | None = None
+    """Read only what changed: `by`, `overlap`, `full_every`, `deleted`."""
+
+    @property
+    def place(self) -> str:
+        """The connection's name, with that of the table."""
+        return f"{self.connection}.{self.table}" if self.table else self.connection
+
+    def check(self) -> None:
+        _check_query(self, "table", frozenset({"where", "incremental"}))
 
 
 _SHEET_ADDRESS = re.compile(r"https://docs\.google\.com/(?:a/[^/]+/)?spreadsheets/(?:u/\d+/)?d/([A-Za-z0-9_-]{20,})(?:[/?#].*)?")
@@ -405,11 +321,155 @@ class IcsSource(RecordSource):
     """Which occurrences of series are read: `{from: -30d, to: 365d}` around the day of the run."""
 
 
+class CommandSource(AnySource):
+    """Lines of JSON that a program prints; it is started without a shell, in the folder of the mapping file.
+
+    Only where the environment says EVENTSYNC_ALLOW_COMMANDS=1. No row is read before the program has ended with exit code 0,
+    its last line has an end, and the stream has come. Columns are those of `ndjson`. The program sees PATH, HOME, the locale, the
+    time zone, proxies and certificates of our environment, and nothing else of it.
+    """
+
+    kind: Literal["command"]
+    """command: lines of JSON that a program prints."""
+    run: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """The program and its words. A program with a slash in its name starts at the mapping file's folder, one without is looked
+    for in PATH. `{config}` stands for the file with the configuration.
+    """
+    speaks: Literal["json", "singer", "airbyte"] = "json"
+    """What the lines are: records (`json`), or messages of a Singer tap or an Airbyte connector."""
+    stream: Text = ""
+    """The stream to read, of a tap or connector that sends several."""
+    config: SecretName = ""
+    """The configuration, a JSON text: `MEETUP` is the environment variable TAP_MEETUP, or the file that TAP_MEETUP_FILE names."""
+    resume: tuple[Text, ...] = ()
+    """Further words to continue after an earlier read; `{state}` stands for the file with the last STATE. Without them every read
+    is full.
+    """
+    full_read_every: Duration = Field(default=_DAILY, alias="full_every")
+    """How often to read everything nevertheless, with `resume`."""
+    deleted: Text = ""
+    """The column that says that a record is deleted: filled with anything but a false value (`false`, `0`, `no`)."""
+    timeout: Duration = timedelta(hours=1)
+    """How long the program may take."""
+    join_lists: Mapping[str, Text] = Field(default_factory=dict)
+    """Columns whose lists of plain values are joined to one text: `{tags: "; "}`."""
+
+    @property
+    def place(self) -> str:
+        """The program with its words up to the first option, and the stream."""
+        words = takewhile(lambda word: not word.startswith(("-", "{")), self.run[1:])
+        name = " ".join(PurePath(word).name for word in (self.run[0], *words))
+        return f"{name} {self.stream}".rstrip()
+
+    @property
+    def full_every(self) -> timedelta | None:
+        """How often everything is read, None if every read is full."""
+        return self.full_read_every if self.resume else None
+
+    @property
+    def gives_single_rows(self) -> bool:
+        """Whether reads give what changed since the last STATE only."""
+        return bool(self.resume)
+
+    def check(self) -> None:
+        check_words(self.run, self.resume, self.speaks, self.stream, self.config)
+        if min(self.timeout, self.full_read_every) <= timedelta():
+            raise mistake("timeout and full_every must be more than zero", 'write them like "1h" and "1d"')
+
+
+class PluginSource(AnySource):
+    """The settings of a kind of source from an installed package: a subclass with its `kind` and its `read`.
+
+    An entry point of the group `eventsync.sources` names the subclass; its own name is the kind.
+    """
+
+    def read(self, asked: ColumnRequest, access: Any, since: str, clock: Any) -> AbstractContextManager[Any]:
+        """Open a `Reading` of the columns `asked` for, under the contract of `connectors.sources.contract`.
+
+        `access`: an `Access` with all secrets; `since`: the cursor of an earlier reading, "" for none; `clock`: a `Clock`.
+        """
+        raise NotImplementedError(self.kind, asked, access, since, clock)
+
+
+_PLUGIN = "installed"
+
+
+def _as_plugin(value: Any, info: ValidationInfo) -> PluginSource:
+    return value if isinstance(value, PluginSource) else plugin_model(value, PluginSource, info.context)
+
+
+class _AnyBlock:
+    """The JSON Schema of a block whose kind is from a package that is installed here, if there is one."""
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        if not (kinds := [kind for kind in installed_kinds() if kind not in SOURCES]):
+            raise PydanticOmit
+        return {"type": "object", "properties": {"kind": {"enum": kinds}}, "required": ["kind"]}
+
+
+class RestSource(AnySource):
+    """The records of a JSON API that gives them in pages; it has the same columns as `json`.
+
+    No row is made before the last page has come. `{since}` in `url`, `params` or `body` is the moment from which changes are
+    read (`2026-05-03T17:30:00Z`): a full read leaves out the parameters, and the members of the body, that need it.
+    """
+
+    kind: Literal["rest"]
+    """rest: the records of a JSON API."""
+    url: Annotated[Text, matching("https?://.+", "a web address", "write it like https://example.org/api/events")] = Field(
+        repr=False
+    )
+    """The address of the first page."""
+    params: Mapping[str, Text] = Field(default_factory=dict, repr=False)
+    """Parameters to add to the address: `{per_page: 100}`."""
+    headers: Mapping[str, Text] = Field(default_factory=dict, repr=False)
+    """Headers to send; secrets belong into `auth`."""
+    method: Literal["GET", "POST"] = "GET"
+    """How to ask."""
+    body: Mapping[str, Template] | None = Field(default=None, repr=False)
+    """The JSON to send with `method: POST`; `50` and `true` have no quotes in it, `'"50"'` has."""
+    auth: Auth = Field(default_factory=Auth)
+    """How the API lets us in: `bearer`, `basic`, `header`, `param`, `oauth2`."""
+    records: Text = ""
+    """The path to the list of records: `data.events` (default: the answer is the list)."""
+    pages: Pages
+    """How the pages follow one another: `link`, `next_url`, `cursor`, `offset` or `page`."""
+    join_lists: Mapping[str, Text] = Field(default_factory=dict)
+    """Columns whose lists of plain values are joined to one text: `{tags: "; "}`."""
+    incremental: MarkedChanges | None = None
+    """Read only what changed, by `{since}`: `by`, `overlap`, `full_every`, `deleted`."""
+
+    @property
+    def place(self) -> str:
+        """The address without its secrets."""
+        return without_secrets(self.url)
+
+    def changed_between(self, begin: datetime, end: datetime) -> Self:
+        """Return the source of the records that changed in a span: asked for since its begin, and cut off at its end."""
+        return super().changed_between(begin, end).since(utc_text(begin))
+
+    def since(self, moment: str) -> Self:
+        """Return the source with the moment in place of `{since}`; "": with all records."""
+        filled_in = {name: filled(getattr(self, name), moment) for name in ("params", "body")}
+        return self.model_copy(update={"url": self.url.replace(SINCE, moment or "1970-01-01T00:00:00Z"), **filled_in})
+
+    def check(self) -> None:
+        if (SINCE in str((self.url, self.params, self.body))) != bool(self.incremental):
+            hint = 'write them like params: {modified_after: "{since}"}, incremental: {by: updated_at}'
+            raise mistake("incremental and a place for {since} belong together", hint)
+        if self.body is not None and self.method != "POST":
+            raise mistake("a body belongs to POST", "write method: POST")
+
+
 def _kind_of_source(value: object) -> str:
+    if isinstance(value, PluginSource):
+        return f"kind:{_PLUGIN}"
     if isinstance(value, AnySource):
         return f"kind:{value.kind}"
     if isinstance(value, dict):
-        return f"kind:{value.get('kind', 'block')}"
+        kind = value.get("kind", "block")
+        is_plugin = isinstance(kind, str) and kind not in SOURCES and kind in installed_kinds()
+        return f"kind:{_PLUGIN if is_plugin else kind}"
     return f"kind:{type(value).__name__.lower()}"
 
 
@@ -422,10 +482,14 @@ SourceSpec = Annotated[
     | Annotated[XmlSource, Tag("kind:xml")]
     | Annotated[IcsSource, Tag("kind:ics")]
     | Annotated[GoogleSheetsSource, Tag("kind:google_sheets")]
-    | Annotated[SalesforceSource, Tag("kind:salesforce")],
+    | Annotated[SalesforceSource, Tag("kind:salesforce")]
+    | Annotated[CommandSource, Tag("kind:command")]
+    | Annotated[SqlSource, Tag("kind:sql")]
+    | Annotated[RestSource, Tag("kind:rest")]
+    | Annotated[PluginSource, PlainValidator(_as_plugin), _AnyBlock(), Tag(f"kind:{_PLUGIN}")],
     Discriminator(_kind_of_source),
 ]
-"""The closed union of source kinds, discriminated by `kind`."""
-SOURCES: Mapping[str, type[AnySource]] = union_members(SourceSpec)
-"""The model of each kind of source, in the order of the reference page."""
+"""The union of source kinds, discriminated by `kind`: ours, and those of installed packages."""
+SOURCES: Mapping[str, type[AnySource]] = {name: kind for name, kind in union_members(SourceSpec).items() if name != _PLUGIN}
+"""The model of each kind of our own, in the order of the reference page."""
 Join.model_rebuild(_types_namespace={"SourceSpec": SourceSpec})

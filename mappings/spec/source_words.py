@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from mappings.reasons import did_you_mean
-from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, matching, mistake
+from mappings.strict import Duration, OneOrMany, Pattern, Strict, Text, Zone, matching, mistake
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
 _WEB = ("http://", "https://")
@@ -176,6 +176,9 @@ OptionalMark = Annotated[
 Encodings = Annotated[tuple[Annotated[str, AfterValidator(_text_encoding)], ...], OneOrMany()]
 CellRange = Annotated[str, AfterValidator(_cell_range)]
 Names = Annotated[tuple[Text, ...], OneOrMany()]
+_NAMED = "write EXAMPLE for what REST_EXAMPLE, SQL_EXAMPLE or TAP_EXAMPLE holds, by the kind of source"
+SecretName = Annotated[Text, matching("[A-Z][A-Z0-9_]*", "the name of a secret", _NAMED)]
+"""The name of a secret in the environment, without its prefix: mapping files never have the secret itself."""
 
 
 class Header(Strict):
@@ -225,3 +228,34 @@ class WriteBack(Strict):
             raise mistake("no column is given", 'give one at least: `write_back: {status: "Status"}`')
         if len(set(self.names)) < len(self.names):
             raise mistake("status, event_id and problem must be different columns")
+
+
+class ChangedRows(Strict):
+    """Read only the rows that changed since the last read."""
+
+    by: Text
+    """The column with the time of a row's last change."""
+    overlap: Duration = timedelta(minutes=10)
+    """How far before the last read to start, for changes that become visible late."""
+    full_every: Duration = timedelta(days=1)
+    """How often to read everything nevertheless."""
+
+    def check(self) -> None:
+        if self.overlap < timedelta():
+            raise mistake("overlap must not be negative", 'write the time to go back like "10m", without the minus')
+        if self.full_every <= timedelta():
+            raise mistake("full_every must be more than zero", 'write it like "1d"')
+
+
+class MarkedChanges(ChangedRows):
+    """Read only the rows that changed since the last read; rows without a time of change are read each time."""
+
+    deleted: Text = ""
+    """The column that says that a row is deleted: filled with anything but a false value (`false`, `0`, `no`)."""
+
+
+class ChangedSpan(MarkedChanges):
+    """The rows that changed from `begin` up to, not including, `end`; backfills set it, mapping files cannot."""
+
+    begin: datetime
+    end: datetime

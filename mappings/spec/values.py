@@ -355,8 +355,8 @@ class TableValue(Valued):
 
 
 class JoinedText(Valued):
-    """Several values joined to one text; the separator beside an empty piece is left out. Empty if all pieces except constants
-    are.
+    """Several values joined to one text, without empty pieces. Empty if all pieces except constants are: then the `on_empty`
+    beside `join` decides, not that of a piece.
     """
 
     join: tuple[Value, ...] = Field(min_length=1)

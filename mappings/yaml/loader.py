@@ -35,6 +35,7 @@ from mappings.outgoing import outgoing_of
 from mappings.positions import START, Block, IncludedFile, MappingProblem, Position, locate, plain, position_after, read_yaml
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
+from mappings.spec.plugins import installed_kinds
 from mappings.spec.rules import RULES
 from mappings.spec.source import SOURCES
 from mappings.spec.values import MARKERS, STEPS
@@ -221,10 +222,10 @@ def document_of(path: Path, folders: Sequence[Path] = ()) -> Mapping[str, Any]:
     return document if isinstance(document, Block) else {}
 
 
-def readable_document(path: Path) -> Mapping[str, Any]:
+def readable_document(path: Path, folders: Sequence[Path] = ()) -> Mapping[str, Any]:
     """Return the readable part of a broken file's document, empty if there is none."""
     with suppress(Exception):  # a broken file harms no other
-        return document_of(path)
+        return document_of(path, folders)
     return {}
 
 
@@ -380,12 +381,13 @@ def _model_problem(problem: ErrorDetails, document: Block) -> MappingProblem:  #
             return MappingProblem(position, problem["msg"].removeprefix("Value error, "))
         case kind:
             message = _WORDS.get(kind, problem["msg"])
-            return MappingProblem(position, f'{message}, not "{found}"' if isinstance(found, str) else message)
+            hint = f"write its entries below `{loc[-1]}:`, or delete this line" if (kind, found) == ("tuple_type", "") else ""
+            return MappingProblem(position, f'{message}, not "{found}"' if isinstance(found, str) else message, hint)
 
 
 def _unknown_choice(tag: str, found: object, position: Position, document: Block) -> MappingProblem:
     what, _, word = tag.partition(":")
-    known = _CHOICES.get(what, ())
+    known = (*_CHOICES.get(what, ()), *(installed_kinds() if what == "kind" else ()))
     noun, choices = _CALLED.get(what, what), ", ".join(known)
     if not word or word in {"scalar", "yamllist", "block"}:
         return MappingProblem(position, f"a {noun} is needed here", f"one of {choices}" if known else "")

@@ -94,6 +94,13 @@ def test_a_second_time_no_request_writes(google: Google, sheet: Sheet, tmp_path:
     assert (told(google, tmp_path), posts(google), said(sheet)) == (WrittenBack(), 1, SAID)
 
 
+def test_a_heading_takes_no_outcome_and_the_rows_below_it_take_theirs(google: Google, sheet: Sheet, tmp_path: Path) -> None:
+    sheet.grid.insert(4, ["MAY 2027"])
+    headings = {"MONTH": {"column": "A", "matches": "^MAY"}}
+    assert told(google, tmp_path, headings=headings, fill_down=["Notes"]) == WrittenBack(cells=6)
+    assert said(sheet) == SAID | {"MAY 2027": ("", "", "")}
+
+
 @pytest.mark.usefixtures("sheet")
 def test_our_own_words_cost_one_whole_reading_more_and_none_after_that(google: Google, tmp_path: Path) -> None:
     def read(since: str) -> tuple[bool, str]:

@@ -18,25 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
 import pytest
 from contract.every_kind import INCREMENTAL_KINDS, KINDS, VERSIONED_KINDS
 from contract.killed_read import DESTINATION, SourceToRead
 from contract.sheet_kinds import SHEET_KINDS, SheetStand
-from contract.source_kinds import Grid, Kind, Stand, opened
 from empty_books import lay_out
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import (
-    BadSourceError,
-    Ending,
-    MissingColumnsError,
-    RepeatedColumnsError,
-    Source,
-    SourceRefusedError,
-)
+from connectors.sources.contract import Ending, Source
+from eventsync.testing import Grid, GridContract, IncrementalContract, Kind, SourceContract, Stand, open_stand, opened
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.row_key import FeedName
@@ -46,10 +38,6 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
 
-HOSTILE = [
-    " padded ", "\u00a0", "line one\nline two", "a\r\nb", "a\rb", 'say "hi"', "a,b;c\td|e", "02134", "1e5", "12,50", "NA",
-    "nan", "TRUE", "no", "=1+1", "-5", "\ufeffmark", "Łódź", "上海", "💃🏽", "\u2028", "\x0b\x85", "\\", "'", "#3", "null",
-]  # fmt: skip
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 
@@ -62,11 +50,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def stand(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
-    """The place of one test; temporary files of the source lie below it, so that what is left behind is seen."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "place").mkdir()
-    with kind.stand(tmp_path / "place") as found:
+    with open_stand(kind, tmp_path, monkeypatch) as found:
         yield found
 
 
@@ -85,8 +69,19 @@ def quick(kinds: Sequence[Kind]) -> list[Kind]:
 every_kind, every_versioned, every_incremental = every(KINDS), every(VERSIONED_KINDS), every(INCREMENTAL_KINDS)
 
 
-def _rows(source: Source) -> list[SourceRow]:
-    return _read(source)[0]
+@every_kind
+class TestEveryKind(SourceContract):
+    """Asked as the authors of plug-ins ask it."""
+
+
+@every([kind for kind in KINDS if kind.is_grid])
+class TestGrids(GridContract):
+    """Likewise."""
+
+
+@every_incremental
+class TestCursors(IncrementalContract):
+    """Likewise."""
 
 
 def _read(source: Source) -> tuple[list[SourceRow], bool, Ending]:
@@ -100,28 +95,6 @@ def _to_the_last_filled(grid: list[list[str]]) -> list[list[str]]:
     return grid[: max(filled, default=0)]
 
 
-def _left_open(stand: Stand) -> list[str]:
-    """What this process still has open of the source: files below the test's folder, connections to its service."""
-    own = psutil.Process()
-    files = [file.path for file in own.open_files() if file.path.startswith(str(stand.base.parent))]
-    pairs = [pair for pair in own.net_connections("tcp") if stand.port and stand.port in pair.raddr[1:]]
-    return files + [f"port {stand.port}" for pair in pairs if pair.status == psutil.CONN_ESTABLISHED]
-
-
-def _left_behind(stand: Stand) -> list[Path]:
-    return list((stand.base.parent / "temporary").iterdir())
-
-
-@every_kind
-def test_cells_are_the_text_that_stands_there(kind: Kind, stand: Stand) -> None:
-    cells = [cell for cell in HOSTILE if kind.accepts(cell)]
-    grid = [["ref", "text"], *[[str(number), cell] for number, cell in enumerate(cells)]]
-    rows = _rows(opened(stand, grid, frozenset({"ref", "text"})))
-    assert {row.cells["ref"]: row.cells["text"] for row in rows} == {str(number): cell for number, cell in enumerate(cells)}
-    assert len(rows) == len(cells)
-    assert not any(row.problems or row.is_gone for row in rows)
-
-
 @every(quick(KINDS))
 @given(grid=st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(TEXTS, min_size=width, max_size=width), max_size=6)))
 @settings(
@@ -131,130 +104,8 @@ def test_any_grid_of_text_survives_the_way(kind: Kind, stand: Stand, grid: list[
     kept = [["".join(char for char in cell if kind.accepts(char)) for cell in row] for row in grid]
     width = len(kept[0]) if kept else 1
     names = [f"c{place}" for place in range(width)]
-    rows = _rows(opened(stand, [names, *kept], frozenset(names)))
+    rows, _, _ = _read(opened(stand, [names, *kept], frozenset(names)))
     assert [[row.cells[name] for name in names] for row in rows] == (_to_the_last_filled(kept) if kind.ends_at_filled else kept)
-
-
-@every([kind for kind in KINDS if kind.is_grid])
-def test_columns_stand_in_the_order_of_the_source(stand: Stand) -> None:
-    with opened(stand, [["b", " a ", "c"], ["1", "2", "3"]]).read() as reading:
-        assert reading.columns == ("b", "a", "c")
-        assert [dict(row.cells) for row in reading.rows] == [{"b": "1", "a": "2", "c": "3"}]
-
-
-@every([kind for kind in KINDS if kind.is_grid])
-def test_columns_are_spelt_as_the_mapping_spells_them(stand: Stand) -> None:
-    source = opened(stand, [["START  date", "Title", "note"], ["1", "2", "3"]], frozenset({"Start Date", "title"}))
-    with source.read() as reading:
-        assert reading.columns == ("Start Date", "title", "note")
-        assert (next(reading.rows).cells["Start Date"], reading.headers["title"]) == ("1", "Title")
-
-
-@every([kind for kind in KINDS if kind.is_grid])
-def test_a_reading_with_two_columns_for_one_name_stops_unless_the_name_is_not_used(stand: Stand) -> None:
-    for first, second in (("title", "title"), ("Tit le", " TITLE ")):
-        grid = [["ref", first, second], ["1", "internal", "Jazz"]]
-        with pytest.raises(RepeatedColumnsError) as caught, opened(stand, grid, frozenset({"ref", "title"})).read():
-            pytest.fail("the block was entered")
-        shown = [f'"{text.strip()}" (#{place}, column {letter})' for text, place, letter in ((first, 2, "B"), (second, 3, "C"))]
-        assert caught.value.columns == {"title": shown}
-        assert [row.cells["ref"] for row in _rows(opened(stand, grid, frozenset({"ref"})))] == ["1"]
-        assert [row.cells["#C"] for row in _rows(opened(stand, grid, frozenset({"#C"})))] == ["Jazz"]
-
-
-@every_kind
-def test_a_source_with_a_header_only_has_no_rows_and_is_whole(stand: Stand) -> None:
-    rows, is_whole, _ = _read(opened(stand, [["ref"]]))
-    assert (rows, is_whole) == ([], True)
-
-
-@every_kind
-def test_blank_rows_are_rows(kind: Kind, stand: Stand) -> None:
-    rows = _rows(opened(stand, [["ref", "text"], ["1", "x"], ["", ""], ["2", "y"]], frozenset({"ref"})))
-    assert [row.cells["ref"] for row in rows] == ["1", "", "2"]
-    if kind.first is not None:
-        assert [row.location.number for row in rows] == list(range(kind.first, kind.first + 3))
-
-
-@every_kind
-def test_every_row_has_a_place_of_its_own_that_a_person_can_open(stand: Stand) -> None:
-    rows = _rows(opened(stand, [["ref"], *[[str(number)] for number in range(50)]]))
-    assert len({row.location.place for row in rows}) == 50
-    assert all(row.location.place.strip() for row in rows)
-    assert all(str(row.location.number) in row.location.place for row in rows if row.location.number)
-
-
-@every_kind
-def test_missing_columns_are_told_all_at_once_before_any_row(stand: Stand) -> None:
-    source = opened(stand, [["ref", "titel", "ort"], ["1", "x", "y"]], frozenset({"ref", "title", "start"}))
-    with pytest.raises(MissingColumnsError) as caught, source.read():
-        pytest.fail("the block was entered")
-    assert caught.value.missing == ("start", "title")
-    assert caught.value.nearest["title"].casefold() == "titel"
-    assert '"titel"' in str(caught.value).casefold()
-    assert '"ort"' in caught.value.hint.casefold()
-
-
-@every_kind
-def test_equal_content_gives_equal_rows_and_an_equal_stamp_and_an_edit_another(stand: Stand) -> None:
-    source = opened(stand, [["ref"], ["1"]])
-    with source.read() as first:
-        rows = list(first.rows)
-    with source.read() as second:
-        assert list(second.rows) == rows
-    stand.put([["ref"], ["1"], ["2"]])
-    with source.read() as third:
-        assert first.stamp == second.stamp
-        assert third.stamp != first.stamp or not first.stamp
-
-
-@every_kind
-def test_a_reading_left_early_or_to_the_end_closes_what_it_opened_and_leaves_no_file_behind(kind: Kind, stand: Stand) -> None:
-    source = opened(stand, [["ref"], *[[f"x{number}"] for number in range(20_000 if kind.is_measured else 3_000)]])
-    with source.read() as reading:
-        next(reading.rows)
-        assert _left_open(stand) or not kind.is_measured
-    assert (_left_open(stand), _left_behind(stand)) == ([], [])
-    _rows(opened(stand, [["ref"], ["1"], ["2"]]))
-    assert (_left_open(stand), _left_behind(stand)) == ([], [])
-
-
-@every_kind
-def test_an_absent_source_is_refused_and_not_empty(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
-    source = opened(stand, [["ref"]])
-    stand.take_away()
-    with caplog.at_level(logging.DEBUG), pytest.raises(SourceRefusedError) as caught, source.read():
-        pytest.fail("the block was entered")
-    assert stand.place in f"{caught.value} {caught.value.hint}"
-    _assert_no_secret_in(stand, caught.value, source, caplog)
-    assert not _left_open(stand)
-
-
-@every_kind
-def test_a_source_without_a_header_is_bad_and_not_empty(stand: Stand) -> None:
-    with pytest.raises(BadSourceError), opened(stand, []).read():
-        pytest.fail("the block was entered")
-
-
-@every_kind
-def test_a_source_that_ends_in_the_middle_fails_and_never_just_ends(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
-    source = opened(stand, [["ref", "text"], ["1", "x"], ["2", "long " * 20_000]], frozenset({"ref", "text"}))
-    stand.break_off()
-    with caplog.at_level(logging.DEBUG), pytest.raises(SyncError) as caught:
-        _rows(source)
-    assert caught.value.hint
-    _assert_no_secret_in(stand, caught.value, source, caplog)
-    assert not _left_open(stand)
-    assert not _left_behind(stand)
-
-
-def _assert_no_secret_in(stand: Stand, error: SyncError, source: Source, caplog: pytest.LogCaptureFixture) -> None:
-    """Look at all that might be printed: the error with its causes, the source itself, the log down to its details."""
-    causes: list[BaseException] = [error]
-    while cause := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(cause)
-    told = " ".join([*(f"{one!r} {one}" for one in causes), error.hint, repr(source), caplog.text])
-    assert not [secret for secret in stand.secrets if secret in told]
 
 
 @every_kind
@@ -274,40 +125,6 @@ def test_memory_does_not_grow_with_the_number_of_rows(kind: Kind, stand: Stand) 
 
     small = peak(2_500)
     assert peak(4_000) < small + 100_000
-
-
-@every_incremental
-def test_a_later_reading_gives_what_changed_since_and_says_what_is_gone(stand: Stand) -> None:
-    first = [["ref", "text"], ["1", "stays"], ["2", "edited"], ["3", "deleted"]]
-    columns = frozenset({"ref", "text"})
-    rows, is_whole, ending = _read(opened(stand, first, columns))
-    assert (len(rows), is_whole, bool(ending.cursor)) == (3, True, True)
-    second = [["ref", "text"], ["1", "stays"], ["2", "otherwise"], ["4", "new"]]
-    rows, is_whole, ending = _read(opened(stand, second, columns, since=ending.cursor))
-    assert not is_whole
-    said = {row.cells["ref"]: row.cells["text"] for row in rows if not row.is_gone}
-    assert {"2": "otherwise", "4": "new"}.items() <= said.items() <= {"1": "stays", "2": "otherwise", "4": "new"}.items()
-    assert [row.cells["ref"] for row in rows if row.is_gone] == ["3"]
-    assert not [secret for secret in stand.secrets if secret in ending.cursor]
-
-
-@every_incremental
-def test_a_reading_of_nothing_new_keeps_a_cursor_to_go_on_from(stand: Stand) -> None:
-    grid = [["ref", "text"], ["1", "stays"]]
-    columns = frozenset({"ref", "text"})
-    _, _, first = _read(opened(stand, grid, columns))
-    _, _, second = _read(opened(stand, grid, columns, since=first.cursor))
-    assert second.cursor
-    rows, is_whole, _ = _read(opened(stand, [*grid, ["2", "late"]], columns, since=second.cursor))
-    assert not is_whole
-    assert "2" in {row.cells["ref"] for row in rows}
-
-
-@every_incremental
-def test_a_cursor_that_means_nothing_to_the_source_leads_to_a_whole_reading(stand: Stand) -> None:
-    source = opened(stand, [["ref", "text"], ["1", "stays"]], frozenset({"ref", "text"}), since="what another program wrote")
-    rows, is_whole, ending = _read(source)
-    assert (len(rows), is_whole, bool(ending.cursor)) == (1, True, True)
 
 
 @every_kind

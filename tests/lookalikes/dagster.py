@@ -18,6 +18,7 @@ RUN_ID = "run-of-the-ui"
 class Webserver:
     url: str = ""
     launched: int = 0
+    reloads: int = 0
     followed: set[str] = field(default_factory=set)
     """The runs whose status a client has asked for."""
 
@@ -27,19 +28,27 @@ class Webserver:
 
 
 @contextmanager
-def dagster_webserver(status: str, lacking: str = "") -> Iterator[Webserver]:
-    """Launch every run that is asked for, except of the feed `lacking`, and say that it stands at `status`."""
+def dagster_webserver(status: str, lacking: str = "", *, is_behind: bool = False) -> Iterator[Webserver]:
+    """Launch every run that is asked for, except of the feed `lacking`, and say that it stands at `status`.
+
+    `is_behind`: it lacks the feed only until it is reloaded.
+    """
     webserver = Webserver()
 
     def answer(_: BaseHTTPRequestHandler, body: bytes) -> Answer:
         asked = json.loads(body)
         query = asked["query"]
         data: dict[str, Any] = {"version": "1.13.0"}
-        if (
+        if "reloadRepositoryLocation" in query:
+            webserver.reloads += 1
+            data = {"reloadRepositoryLocation": {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {}}}
+        elif (
             "launchPipelineExecution" in query
             and asked["variables"]["params"]["selector"]["assetSelection"][0]["path"][0] == lacking
+            and not (is_behind and webserver.reloads)
         ):
-            data = {"launchPipelineExecution": {"__typename": "PipelineNotFoundError", "message": f"no {lacking}"}}
+            message = f"dagster._core.errors.DagsterInvalidSubsetError: AssetKey(s) ['{lacking}/published'] were selected, but"
+            data = {"launchPipelineExecution": {"__typename": "PythonError", "message": message}}
         elif "launchPipelineExecution" in query:
             run_id = f"{RUN_ID}-{webserver.launched}" if webserver.launched else RUN_ID
             webserver.launched += 1

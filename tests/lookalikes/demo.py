@@ -1,4 +1,6 @@
-"""`make demo-sources`: a sheet and an org on this machine, synced twice through Dagster; the second time nothing is sent.
+"""`make demo-sources`: a sheet, an org, a database and a JSON API on this machine, synced twice through Dagster.
+
+The second time nothing is sent.
 
 `python -m lookalikes.demo [--ui]` (with `tests` on the path).
 """
@@ -6,12 +8,15 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lookalikes.rest_api import rest_api
 from lookalikes.salesforce import serving
 from lookalikes.salesforce_org import Org, SObject
 from lookalikes.sheets import ACCOUNT, Google, google_on
@@ -31,11 +36,12 @@ _FIRST_DAY = 47968.0
 
 @dataclass(frozen=True)
 class Places:
-    """The two servers, and the environment that leads to them."""
+    """The servers, and the environment that leads to them."""
 
     google: Google
     org: Org
     environ: Mapping[str, str]
+    feeds: Path
 
     @property
     def sheet(self) -> Sheet:
@@ -84,13 +90,30 @@ def festival() -> Org:
     )
 
 
+def concerts(path: Path) -> str:
+    """Write a database of concerts; return its address."""
+    rows = [(n, f"Concert {n}", f"2031-07-{n:02}T20:00:00Z", "confirmed" if n % 3 else "wished") for n in range(1, 11)]
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE concerts (id INTEGER PRIMARY KEY, title TEXT, starts_at TEXT, state TEXT)")
+        connection.executemany("INSERT INTO concerts VALUES (?, ?, ?, ?)", rows)
+    return f"sqlite:///{path}"
+
+
+def walks() -> list[dict[str, str]]:
+    """Return walks through the old town."""
+    return [{"id": f"W{n}", "name": f"Walk {n}", "day": f"2031-08-{n:02}"} for n in range(1, 9)]
+
+
 @contextmanager
 def running_places(folder: Path) -> Iterator[Places]:
-    """Run both servers while the block lasts; `folder` is given the credentials for the sheet."""
+    """Run all servers while the block lasts; `folder` is given the credentials for the sheet, the database and the feeds."""
     google, org = Google(), festival()
     google.add(town_hall())
     folder.mkdir(parents=True, exist_ok=True)
-    with google_on(google), serving(org) as salesforce:
+    feeds = shutil.copytree(FEEDS, folder / "feeds")
+    with google_on(google), serving(org) as salesforce, rest_api("next_url", records=walks(), size=3) as api:
+        own = feeds / "demo-api.yaml"
+        own.write_text(own.read_text("utf-8").replace("http://127.0.0.1:8091/events", api.url), "utf-8")
         environ = {
             "GOOGLE_APPLICATION_CREDENTIALS": str(google.credentials(folder / "service-account.json")),
             "EVENTSYNC_SHEETS_URL": google.base_url,
@@ -98,8 +121,9 @@ def running_places(folder: Path) -> Iterator[Places]:
             "SALESFORCE_PASSWORD": org.password,
             "SALESFORCE_SECURITY_TOKEN": org.token,
             "SALESFORCE_INSTANCE_URL": salesforce.base_url,
+            "SQL_DEMO": concerts(folder / "concerts.db"),
         }
-        yield Places(google, org, environ)
+        yield Places(google, org, environ, feeds)
 
 
 def main() -> int:
@@ -108,9 +132,11 @@ def main() -> int:
     words.add_argument("--folder", type=Path, default=Path(".eventsync/demo-sources"), help="emptied first")
     asked, output = words.parse_args(), Output()
     with demo_service(asked.folder, FEEDS) as (sandbox, environ), running_places(asked.folder.resolve() / "access") as places:
-        all_environ = {**environ, **places.environ}
+        all_environ = {**environ, **places.environ, "EVENTSYNC_FEEDS": str(places.feeds)}
         settings = read_settings(all_environ, Path.cwd())
-        first = sync_feeds(settings, output, "First run: a sheet and an org, with the outcome of every row", show_report)
+        first = sync_feeds(
+            settings, output, "First run: a sheet, an org, a database and an API, with the outcome of every row", show_report
+        )
         second = sync_feeds(settings, output, "Second run: no row has changed, so nothing is sent", show_accounts)
         output.table("what the sheet now says of its rows", places.said())
         output.note(

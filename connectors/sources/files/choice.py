@@ -20,7 +20,7 @@ from connectors.sources.contract import REAL_CLOCK, Clock, NoFolderError, Source
 from connectors.sources.files.opened_file import StoredFile, digest_of
 from mappings.allowed_files import allowed_path
 from mappings.errors import SyncError
-from mappings.spec.source import AnySource, FileSource
+from mappings.spec.source_base import AnySource, FileSource
 from mappings.spec.source_words import is_dated, is_pattern, on_day, without_secrets
 
 _DIGITS = re.compile(r"(\d+)")

@@ -16,7 +16,7 @@ from connectors.sources.files.choice import FileChoice, Files, FoundFile, LocalF
 from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.rows import BESIDE
 from mappings.outcome import RowLocation, SourceRow
-from mappings.spec.source import FileSource
+from mappings.spec.source_base import FileSource
 from mappings.spec.source_words import TheseDays, is_address, is_dated, is_pattern, is_web_address
 
 NO_FILES = "files.1:"
@@ -93,7 +93,12 @@ def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], s
         with _opened_together(files, choice, read_as) as (present, parts), closing(_rows(parts, present)) as rows:
             stamp = stamp_of_files((part.file.name, part.seen.stamp) for part in parts)
             has_known_end = all(part.seen.has_known_end for part in parts)
-            ending = partial(Ending, version)
+
+            def ending() -> Ending:
+                ended = [part.seen.ending() for part in parts]
+                notices = tuple(dict.fromkeys(notice for one in ended for notice in one.notices))
+                return Ending(version, notices, any(one.is_short for one in ended))
+
             yield Reading(present, rows, stamp, ending=ending, has_known_end=has_known_end, headers=_headers(parts))
 
 

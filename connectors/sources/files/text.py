@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +20,10 @@ _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udc
 
 _NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _UTF_16 = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
-_CHUNK_BYTES = 1024 * 1024
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+_ENOUGH_LETTERS = 4
+"""Fewer letters of a double-byte encoding may be UTF-8 by chance."""
+_CHUNK_BYTES = 64 * 1024
 _BLOCK = 32 * 1024
 """Characters read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can have too many cells."""
 
@@ -39,29 +43,42 @@ ReadText = Callable[[int], str]
 """Returns at most so many of the next characters, "" at the end."""
 
 
-def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
-    """Return the encoding for `stream`, which is rewound.
+def chosen_encoding(stream: BinaryIO, encodings: Sequence[str], name: str) -> str:
+    """Return the encoding for `stream`, the file `name`; the stream is rewound.
 
     A byte order mark decides: no other text begins with one, and ignoring it would publish garbled text without an error.
-    Otherwise the first of `encodings` that decodes the whole file, else the last one. A single encoding needs no extra pass.
+    Otherwise the first of `encodings` that decodes the whole file, else the last one. UTF-8 needs no extra pass.
+
+    Raises:
+        BadSourceError: the file is UTF-8, which is none of `encodings`, and would become other letters.
     """
     head = stream.read(4)
     stream.seek(0)
-    marked = next((encoding for mark, encoding in _BOMS if head.startswith(mark)), "")
-    return marked or next((encoding for encoding in encodings[:-1] if _decodes(stream, encoding)), encodings[-1])
+    if marked := next((encoding for mark, encoding in _BOMS if head.startswith(mark)), ""):
+        return marked
+    chosen = next((one for one in encodings[:-1] if _letters_beyond_ascii(stream, one) is not None), encodings[-1])
+    is_allowed = any(codecs.lookup(one).name.startswith("utf") for one in encodings)
+    if not is_allowed and codecs.lookup(chosen).name != "ascii":  # which leaves other bytes undecodable, row by row
+        is_single_byte = len(bytes(range(256)).decode(chosen, "replace")) == 256  # one character a byte
+        if (_letters_beyond_ascii(stream, "utf-8") or 0) >= (1 if is_single_byte else _ENOUGH_LETTERS):
+            hint = f"set `source.encoding` to utf-8, or to [utf-8, {', '.join(encodings)}] if files of both kinds come"
+            raise BadSourceError(name, f"the file is UTF-8, not {chosen}", hint=hint)
+    return chosen
 
 
-def _decodes(stream: BinaryIO, encoding: str) -> bool:
-    decode = codecs.getincrementaldecoder(encoding)().decode
+def _letters_beyond_ascii(stream: BinaryIO, encoding: str) -> int | None:
+    """Return how many characters of the file are not ASCII, None if the encoding does not decode all of it."""
+    decode, found = codecs.getincrementaldecoder(encoding)().decode, 0
     try:
         while chunk := stream.read(_CHUNK_BYTES):
-            decode(chunk)
+            text = decode(chunk)
+            found += 0 if text.isascii() else len(_BEYOND_ASCII.findall(text))
         decode(b"", True)
     except UnicodeError:
-        return False
+        return None
     finally:
         stream.seek(0)
-    return True
+    return found
 
 
 @contextmanager
@@ -73,7 +90,7 @@ def decoded(file: OpenedFile, encodings: Sequence[str]) -> Iterator[ReadText]:
         BadSourceError: the file is of another kind, or of another encoding from some position on.
         SourceUnavailableError: the disk failed.
     """
-    encoding = chosen_encoding(file.stream, encodings)
+    encoding = chosen_encoding(file.stream, encodings, file.name)
     text = io.TextIOWrapper(file.stream, encoding=encoding, errors="surrogateescape", newline="")
 
     def read(size: int) -> str:
@@ -101,12 +118,13 @@ class TextLines:
     Leading byte order marks are removed. `needs_end`: the file is complete only if its last line has a line end. `delimiter`:
     separates cells, to refuse rows with too many of them before they are built. `start`: the first line of the current record;
     the caller advances it after each record. `is_tainted`: the current record may have undecodable bytes or NUL.
-    `is_exhausted`: the file has ended.
+    `is_unended`: the last line has been read, and has no line end. `is_exhausted`: the file has ended.
     """
 
     def __init__(self, stream: BinaryIO, encoding: str, name: str, *, needs_end: bool = False, delimiter: str = "") -> None:
         self.start = 1
         self.is_tainted = False
+        self.is_unended = False
         self.is_exhausted = False
         self._text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         self._encoding = encoding
@@ -157,10 +175,11 @@ class TextLines:
                 rest = "" if lines[-1][-1] == "\n" else lines.pop()
                 yield self._checked(lines, is_tainted=is_tainted or is_rest_tainted, has_mark=has_mark)
                 is_rest_tainted = is_tainted
+            self.is_unended = bool(rest) and rest[-1] != "\r"
             if rest:
                 yield self._checked([rest], is_tainted=is_rest_tainted, has_mark=True)
             self.is_exhausted = True
-            if self._needs_end and rest and rest[-1] != "\r":
+            if self._needs_end and self.is_unended:
                 raise CutOffError(f"{self._name}:{self._next - 1}", "the last line has no end")
 
     def _read(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -21,7 +21,7 @@ from connectors.retry import RetryPolicy, http_date, retry_after_s, retry_on
 from connectors.sources.contract import (
     REAL_CLOCK,
     Clock,
-    Ending,
+    LoginRefusedError,
     Reading,
     SourceRefusedError,
     SourceUnavailableError,
@@ -31,9 +31,11 @@ from connectors.sources.files.choice import Files, FoundFile, name_of
 from connectors.sources.files.opened_file import OpenStored, StoredFile, cut_off_is_passing, digest_of, sent_unpacked
 from mappings.spec.source_words import without_secrets
 
+T = TypeVar("T")
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*", "accept-encoding": "gzip"}
+NO_HEADERS: Mapping[str, str] = {}
 _PASSING = frozenset({202, 408, 425, 429})
 _RETRIES = RetryPolicy(attempts=4, budget_s=120.0)
 _FRESH_S = 60.0
@@ -76,6 +78,11 @@ class FetchLimits:
         copy.flush()
         return received
 
+    def retried(self, request: Callable[[], T]) -> T:
+        """Return what `request` returns, repeated while it raises SourceUnavailableError, within bounds."""
+        clock = self.clock
+        return retry_on(SourceUnavailableError, request, _RETRIES, sleep=clock.sleep, random=clock.chance, clock=clock.clock_s)
+
     def check_size(self, size: int, shown: str) -> None:
         """Check the announced or actual size of a file.
 
@@ -93,6 +100,16 @@ class RedirectHop:
 
     url: httpx.URL
     own: httpx.URL
+
+    @classmethod
+    def first(cls, address: str) -> RedirectHop:
+        """Return the first request.
+
+        Raises:
+            SourceRefusedError: the address is invalid.
+        """
+        with _as_source_errors(without_secrets(address)):
+            return cls(httpx.URL(address), httpx.URL(address))
 
     @property
     def is_own(self) -> bool:
@@ -112,7 +129,7 @@ class RedirectHop:
         """Return the error for a forbidden request."""
         shown = without_secrets(str(self.own))
         if self.is_own:
-            return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check `source.path`")
+            return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check the address")
         hint = "a feed may be redirected to public addresses only; write the file's own address"
         return SourceRefusedError(f"{shown} redirects to {self.host}, which {refusal}", hint=hint)
 
@@ -126,7 +143,11 @@ class RedirectHop:
         to = response.headers.get("location", "")
         if not to:
             raise SourceRefusedError(f"{shown} answered {response.status_code} without an address", hint="ask the partner")
-        onward = self.url.join(to)
+        return self.onward(to)
+
+    def onward(self, to: str) -> RedirectHop:
+        """Return the next request at an address that an answer names, which may be relative; raises as `after`."""
+        shown, onward = without_secrets(str(self.url)), self.url.join(to)
         if onward.scheme not in {"http", "https"} or not onward.host:
             raise SourceRefusedError(
                 f"{shown} redirects to something that is not a web address", hint="ask the partner for the file's own address"
@@ -137,51 +158,89 @@ class RedirectHop:
         return RedirectHop(onward, self.own)
 
 
+class Connections(ExitStack):
+    """Connections that requests share, each host's its own: a host does not inherit the certificate of another at its address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._transports = dict[tuple[str, int, str], httpx.HTTPTransport]()
+
+    def to(self, hop: RedirectHop, proxy: str) -> httpx.HTTPTransport:
+        """Return the transport for a request."""
+        place = hop.host, hop.port, proxy
+        if place not in self._transports:
+            self._transports[place] = self.enter_context(httpx.HTTPTransport(proxy=proxy or None))
+        return self._transports[place]
+
+
 @contextmanager
-def ask(bounds: FetchLimits, method: str, address: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-    """Send a request, follow redirects, and yield the final answer, whose body is streamed.
+def ask(  # noqa: PLR0913  # the parts of one request
+    bounds: FetchLimits,
+    method: str,
+    start: str | RedirectHop,
+    headers: Mapping[str, str],
+    *,
+    own_headers: Mapping[str, str] = NO_HEADERS,
+    body: bytes = b"",
+    connections: Connections | None = None,
+) -> Iterator[httpx.Response]:
+    """Send a request, follow redirects unless it has a `body`, and yield the final answer, whose body is streamed.
 
     The first address is chosen by the author and may be private. A redirect must lead to a public address at a usual port, or
-    stay at the first origin; it must not lead from https to http, and the password is sent to the first origin only. Metadata
-    services of clouds are always refused. It replaces `httpx.Client`, which would log every address with its tokens.
+    stay at the first origin; it must not lead from https to http. The password and `own_headers` are sent to the first origin
+    only. Metadata services of clouds are always refused. `connections`: those to use and to keep, none for one request. It
+    replaces `httpx.Client`, which would log addresses with tokens.
 
     Raises:
         SourceRefusedError: the address is invalid, a certificate is invalid, or a redirect is forbidden.
         SourceUnavailableError: there is no answer, or the connection breaks, also while the block reads.
     """
-    shown = without_secrets(address)
+    hop = RedirectHop.first(start) if isinstance(start, str) else start
+    shown, looked_up = without_secrets(str(hop.url)), dict[tuple[str, int], Sequence[str]]()
     with ExitStack() as open_things, _as_source_errors(shown):
-        own = httpx.URL(address)
-        hop, looked_up = RedirectHop(own, own), dict[tuple[str, int], Sequence[str]]()
+        shared = connections or open_things.enter_context(Connections())
         for _ in range(_MOST_REDIRECTS + 1):
             proxy = "" if proxy_bypass(hop.host) else getproxies().get(hop.url.scheme, "")
             addresses = _checked(hop, looked_up, bounds.resolve, has_proxy=bool(proxy))
-            transport = open_things.enter_context(httpx.HTTPTransport(proxy=proxy or None))
+            transport = shared.to(hop, proxy)
             targets = [hop.url] if proxy else [hop.url.copy_with(host=address) for address in addresses]
-            response = open_things.enter_context(closing(_sent(transport, hop, targets, method, headers, bounds)))
+            message = _Message(method, {**headers, **(own_headers if hop.is_own else {})}, body)
+            response = open_things.enter_context(closing(_sent(transport, hop, targets, message, bounds)))
             if response.status_code not in _REDIRECTS:
                 yield response
                 return
             response.close()
+            if body:
+                text = f"{shown} redirects what is sent to it to {without_secrets(response.headers.get('location', ''))}"
+                raise SourceRefusedError(text, hint="write the address that it leads to")
             hop = hop.after(response)
-        raise SourceRefusedError(f"{shown} redirects too often, or in a circle", hint="check `source.path`")
+        raise SourceRefusedError(f"{shown} redirects too often, or in a circle", hint="check the address")
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What is sent in one request."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
 
 
 def _sent(
     transport: httpx.HTTPTransport,
     hop: RedirectHop,
     targets: Sequence[httpx.URL],
-    method: str,
-    headers: Mapping[str, str],
+    message: _Message,
     bounds: FetchLimits,
 ) -> httpx.Response:
     """Send a request to the first of the targets that can be reached; the certificate is that of the host's name."""
     timeout = httpx.Timeout(bounds.silence_s, connect=bounds.connect_s).as_dict()
     for target in targets:
         request = httpx.Request(
-            method,
+            message.method,
             target.copy_with(userinfo=b"", fragment=None),
-            headers={**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii")},
+            headers={**_HEADERS, **message.headers, "host": hop.url.netloc.decode("ascii")},
+            content=message.body,
             extensions={"timeout": timeout, **({} if target is hop.url else {"sni_hostname": hop.host})},
         )
         if hop.is_own and hop.own.userinfo:  # the password of the first address, for its own origin only
@@ -223,10 +282,10 @@ def _as_source_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except httpx.InvalidURL as error:
-        raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check `source.path`") from None
+        raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check the address") from None
     except httpx.UnsupportedProtocol:
-        raise SourceRefusedError(f"{shown} is not a web address", hint="`source.path` must begin with https://") from None
-    except httpx.TransportError as error:
+        raise SourceRefusedError(f"{shown} is not a web address", hint="it must begin with https://") from None
+    except (httpx.TransportError, httpx.DecodingError) as error:
         if certificate_fault(error):
             hint = "ask the partner to renew it, or correct SSL_CERT_FILE if it is set"
             raise SourceRefusedError(f"the certificate of {shown} is not valid: {error}", hint=hint) from None
@@ -248,7 +307,7 @@ def read_web_file(
             yield unchanged(columns, since, name_of(path))
             return
         with read_as(stored.reopened) as reading:
-            yield replace(reading, ending=lambda: Ending(stored.version))
+            yield replace(reading, ending=lambda: replace(reading.ending(), cursor=stored.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +323,7 @@ class WebFiles(Files):
             with ask(self.bounds, method, path, {}) as answer:
                 if answer.status_code in {404, 410} or (method == "HEAD" and answer.status_code != 200):
                     continue
-                _refuse_other_answers(answer, without_secrets(path))
+                refuse_other_answers(answer, without_secrets(path))
                 return FoundFile(path, name_of(path), _firm_version_of(answer), changed_at(answer), _size_of(answer))
         return None
 
@@ -285,15 +344,7 @@ class WebFiles(Files):
         """
         # Nameless from the beginning: nothing is left behind, not even by `kill -9`.
         with TemporaryFile(prefix="eventsync-") as stream:
-            clock = self.bounds.clock
-            answer = retry_on(
-                SourceUnavailableError,
-                lambda: self._fetch(path, known, stream),
-                _RETRIES,
-                sleep=clock.sleep,
-                random=clock.chance,
-                clock=clock.clock_s,
-            )
+            answer = self.bounds.retried(lambda: self._fetch(path, known, stream))
             if answer is None:
                 yield None
                 return
@@ -313,7 +364,7 @@ class WebFiles(Files):
         with ask(self.bounds, "GET", path, _conditions(known)) as answer:
             if answer.status_code == 304 and known:
                 return None
-            _refuse_other_answers(answer, shown)
+            refuse_other_answers(answer, shown)
             if known and _version_of(answer) == known:
                 return None
             self.bounds.check_size(_size_of(answer) or 0, shown)
@@ -358,8 +409,13 @@ def _size_of(answer: httpx.Response) -> int | None:
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
 
 
-def _refuse_other_answers(answer: httpx.Response, shown: str) -> None:
-    """Check that an answer has a file.
+def links_of(answer: httpx.Response) -> Mapping[str, str]:
+    """Return the links of the header `Link` by their relations: one may have several, in any case (RFC 8288, section 3.3)."""
+    return {name: link["url"] for names, link in answer.links.items() for name in str(names).casefold().split()}
+
+
+def refuse_other_answers(answer: httpx.Response, shown: str, said: str = "", hint: str = "") -> None:
+    """Check that an answer has a file. `said`: the beginning of its text, to be shown; `hint`: what to do about a refusal.
 
     Raises:
         SourceUnavailableError: 202, 408, 425, 429, 5xx: a later attempt may work. `retry_after_s`: what the server asks for.
@@ -372,6 +428,8 @@ def _refuse_other_answers(answer: httpx.Response, shown: str) -> None:
     if status in _PASSING or status >= 500:
         message = f"{message}: the file is not ready yet" if status == 202 else message
         raise SourceUnavailableError(message, hint="run again later", retry_after_s=retry_after_s(answer.headers))
-    if status in {404, 410}:
-        raise SourceRefusedError(f"{message}: there is no such file", hint="check `source.path` with the partner")
-    raise SourceRefusedError(message, hint="check the address and the access with the partner")
+    if status in {404, 410} and not said:
+        raise SourceRefusedError(f"{message}: there is no such file", hint="check the address with the partner")
+    message = f"{message}: {said}" if said else message
+    refusal = LoginRefusedError if status in {401, 403} else SourceRefusedError
+    raise refusal(message, hint=hint or "check the address and the access with the partner")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Ending, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
@@ -24,7 +24,7 @@ from connectors.sources.rows import (
 )
 from mappings.columns import ColumnRequest
 from mappings.outcome import RowLocation, SourceRow
-from mappings.reasons import Reason, ReasonCode
+from mappings.reasons import Detail, Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
 
 _DOUBLED = "a quote inside a quoted cell must be written twice"
@@ -66,7 +66,7 @@ def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnReques
     """Read a delimited file under the contract of `Source.read`. A row's number is the line of the file on which it begins."""
     with opened(open_stored, spec.member) as file:
         with file.detect_change():
-            encoding = chosen_encoding(file.stream, spec.encoding)
+            encoding = chosen_encoding(file.stream, spec.encoding, file.name)
             lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
             records = _CsvRecords(lines, file.name, spec)
             texts = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
@@ -74,7 +74,9 @@ def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnReques
         rejects_short = spec.short_rows == "reject"
         checks = RowChecks(spec, columns.names, asked.columns, spec.encoding, spec.delimiter, rejects_short)
         rows = within_limits(PlainRows(records.rows(checks, file), columns.names, file.name), spec)
-        reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end, headers=columns.headers)
+        reading = Reading(
+            columns.names, rows, file.stamp, ending=records.ending, has_known_end=file.has_known_end, headers=columns.headers
+        )
         yield reading.with_empty(columns.absent)
 
 
@@ -99,6 +101,7 @@ class _CsvRecords:
         }
         self._reader = csv.reader(lines, strict=True, **self._dialect)
         self._rows_of_header = 0
+        self._is_cut_off = False
 
     def next_row(self) -> list[str] | None:
         """Return the cells of the header's next record, None at the end.
@@ -137,7 +140,7 @@ class _CsvRecords:
             SourceUnavailableError: the file changes meanwhile.
         """
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
-        start, rows = reader.line_num + 1, count(self._rows_of_header + 1)
+        start, rows, has_short = reader.line_num + 1, count(self._rows_of_header + 1), False
         with file.detect_change():
             while not lines.is_exhausted:
                 try:
@@ -145,13 +148,22 @@ class _CsvRecords:
                         if len(cells) == width and not lines.is_tainted:
                             yield start, cells, row
                         else:
-                            yield checks.row(_location(name, start, row), cells)
+                            problems: tuple[Reason, ...] = ()
+                            if not has_short and checks.is_short(cells):
+                                has_short = True
+                                self._is_cut_off = lines.is_unended
+                                problems = (_cut_off(checks, cells),) if lines.is_unended else ()
+                            yield checks.row(_location(name, start, row), cells, problems)
                         lines.start = start = reader.line_num + 1
                 except csv.Error:
                     yield self._misquoted_row(_location(name, start, next(rows)), checks)
                     lines.start = start = reader.line_num + 1
             if not reader.line_num:
                 raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+
+    def ending(self) -> Ending:
+        """Return how the reading ended: short if the last row was cut off."""
+        return Ending(notices=(_CUT_OFF,), is_short=True) if self._is_cut_off else Ending()
 
     def _misquoted_row(self, location: RowLocation, checks: RowChecks) -> SourceRow:
         held, width = self._lines.record(self._reader.line_num), len(checks.columns)
@@ -182,6 +194,16 @@ class _CsvRecords:
             return next(csv.reader(lines, strict=False, **self._dialect), [])
         finally:
             csv.field_size_limit(LARGEST_CELL)
+
+
+_CUT_OFF = "the file is cut off in its last row: rows may be missing, so none counts as gone"
+
+
+def _cut_off(checks: RowChecks, cells: Sequence[str]) -> Reason:
+    """Return the problem of a last row that alone lacks cells, and has no line end."""
+    counts = f"the last row has {len(cells)} of {len(checks.columns)} cells and no line end"
+    hint = f"{counts}; fetch the file again, or ask the partner for the whole one"
+    return Reason(ReasonCode.RAGGED, "", "", short(checks.delimiter.join(cells)), hint, detail=Detail.CUT_OFF)
 
 
 def _largest(cells: Sequence[str]) -> int:

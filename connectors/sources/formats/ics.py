@@ -142,7 +142,7 @@ def _events_together(family: Sequence[_Component], zones: TimeZones, reach: Reac
 def _components(spec: IcsSource, file: OpenedFile, names: tuple[str, ...] = ("",)) -> Generator[_Component]:
     """Yield the time zones and events of a calendar, with the properties that begin with `names`; alarms are ignored."""
     file.stream.seek(0)
-    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
+    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",), file.name)
     with closing(TextLines(file.stream, encoding, file.name)) as lines:
         yield from _split(file.name, _unfolded(lines, encoding, file.name), names)
 

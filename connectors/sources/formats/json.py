@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
+from io import StringIO
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
@@ -50,16 +51,25 @@ def read_json(spec: JsonSource | NdjsonSource, open_stored: OpenStored, asked: C
 
 def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
     """Yield the objects at the path `records` in order, numbered from 1, with the keys that stand for `*` in it."""
-    steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(spec.records)]
     with decoded(file, spec.encoding or ("utf-8",)) as read:
         text = _JsonText(read, file.name)
-        for number, (value, line, keys) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
+        for number, (value, line, keys) in enumerate(_found_in(text, spec.records), start=1):
             for place, key in enumerate(keys if isinstance(value, dict) else (), start=1):
                 name = f"{KEY}{place if place > 1 else ''}"
                 value[name] = key if value.get(name, key) == key else Repeated.of(name, value[name], key)
             yield _record(text.parser, RowLocation(f"{file.name}:{line} (record {number})", number), value)
-        if text.peek():
-            raise text.bad("something follows after the document's end")
+
+
+def values_in(document: str, path: str, name: str) -> list[Any]:
+    """Return the values at a path of a whole document, as the records of a file are found; raises BadSourceError."""
+    return [value for value, _, _ in _found_in(_JsonText(StringIO(document).read, name), path)]
+
+
+def _found_in(text: _JsonText, path: str) -> Iterator[_Found]:
+    steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(path)]
+    yield from _walk(text, steps or [_EACH], is_certain=True)
+    if text.peek():
+        raise text.bad("something follows after the document's end")
 
 
 def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
@@ -68,7 +78,7 @@ def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
     Raises:
         BadSourceError: not even the first line is JSON, or the last one is cut off.
     """
-    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
+    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",), file.name)
     number, is_any, parser = 0, False, JsonParser()
     with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
         for number, line in enumerate(lines, start=1):
@@ -82,7 +92,9 @@ def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
                 what = "cannot be read as one record" if isinstance(error, TooWideError) else "is not JSON"
                 record = Record(origin, {}, f"this line {what}: {error}", line)
             if record.problem and not is_any:
-                hint = "if it is one document over several lines, write `kind: json`"
+                hint = (
+                    "write `kind: json` for a document over several lines; a program prints an object a line, its log on stderr"
+                )
                 raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
             is_any = is_any or bool(record.value)
             if record.problem and not line.endswith(("\n", "\r")):
@@ -226,7 +238,9 @@ class _JsonText:
                     self._place += reached
                     raise self._ended(f"this is not JSON: {error.msg}", is_open=is_open) from error
             except RecursionError as error:
-                raise self.bad("the document nests too deeply") from error
+                raise self.bad(
+                    "the document nests too deeply", hint="ask for flatter records, or for fewer of their fields"
+                ) from error
             else:
                 # A number at the end of what was read may go on.
                 if end < len(self._buffer) or not self._more():

@@ -16,7 +16,8 @@ from connectors.sources.rows import BESIDE, LONGEST_NAME, MOST_VALUES, NumberTex
 from mappings.columns import MOST_COLUMNS, ColumnRequest
 from mappings.outcome import RowLocation, SourceRow, Unread
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.source import NdjsonSource, RecordSource
+from mappings.spec.source import NdjsonSource
+from mappings.spec.source_base import RecordSource
 
 _SAMPLE = 1000
 """Records from which columns are collected; more are read only while a wanted column is missing."""

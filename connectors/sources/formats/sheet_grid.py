@@ -15,7 +15,7 @@ from connectors.sources.rows import RowChecks, read_header
 from mappings.columns import LINK, column_names, column_number
 from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.source import GridSource
+from mappings.spec.source_base import GridSource
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000

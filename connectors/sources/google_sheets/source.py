@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -51,6 +51,7 @@ from connectors.sources.google_sheets.spreadsheet import (
 )
 from connectors.sources.rows import read_header, table_columns, within_limits
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
+from connectors.sources.shapes import read_shaped
 from mappings.columns import ColumnRequest, column_letters, folded
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
@@ -351,7 +352,8 @@ def _read(
 
     def rows() -> Iterator[SourceRow]:
         if not part.fits_one_request:
-            copy.fill(used if used and spec.until is None else range(len(columns.names)), name)
+            needs_all = not used or spec.until is not None or spec.shaped_columns  # each cell decides which rows there are
+            copy.fill(range(len(columns.names)) if needs_all else used, name)
             if copy.header(name) != header:
                 raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
         stored = islice(copy.rows(), header[1], None)
@@ -452,7 +454,11 @@ def open_google_status_sheet(
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
     asked = ColumnRequest(columns, aliases=spec.columns)
-    open_reading = partial(read_google_sheet, spec, asked, access, clock, asks_version=False)
+
+    def open_rows(own: ColumnRequest) -> AbstractContextManager[Reading]:
+        return read_google_sheet(spec, own, access, clock, asks_version=False)
+
+    open_reading = partial(read_shaped, spec, asked, open_rows)
     with masked_errors(access.mask), open_spreadsheet(spec, access, writes=True, clock=clock) as spreadsheet:
         yield GoogleStatusSheet(spec, open_reading, columns, spreadsheet, keys)
 

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from hashlib import blake2b
 from math import ceil
 from typing import Any
 
 import requests
 import urllib3
 
-from connectors.sources.contract import REAL_CLOCK, Access, BadSourceError, Clock, Ending, Reading, SourceUnavailableError
+from connectors.sources.contract import (
+    REAL_CLOCK,
+    Access,
+    BadSourceError,
+    Bookmark,
+    Clock,
+    Ending,
+    Reading,
+    SourceUnavailableError,
+)
 from connectors.sources.rows import LARGEST_CELL
 from connectors.sources.salesforce.org import DAY_SPENT_S, NO_SALESFORCE, POLICY, LocatorLostError, Org, Page, SlowQueryError
 from connectors.sources.salesforce.query import (
@@ -207,9 +214,8 @@ class _Records:
         self.by = spec.incremental.by if spec.incremental else ""
         tests = [[test.field, test.op, *test.value] for test in spec.where]
         asked = [org.address, spec.place, self.by, tests, sorted(column.path for column in selection.columns)]
-        self.digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
-        reached, _, made_for = cursor.partition(" ")
-        self.before = reached if made_for == self.digest else ""
+        self.bookmark = Bookmark(cursor, asked)
+        self.before = self.bookmark.before
         self.latest = utc_text(org.session.now) if org.session.now else ""
         self.in_bulk = False
         self.notices: list[str] = []
@@ -266,7 +272,7 @@ class _Records:
     def ending(self) -> Ending:
         """Return how the reading ended: its cursor is the greatest stamp yielded, but none after the reading began."""
         reached = max(min(self.greatest, self.latest or self.greatest), self.before)
-        return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices))
+        return Ending(self.bookmark.cursor_at(reached), tuple(self.notices))
 
     def is_for_bulk(self, count: int | None) -> bool:
         """Return whether to read this number of records in bulk."""

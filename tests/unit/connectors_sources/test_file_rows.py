@@ -69,6 +69,15 @@ a surplus rejects its row :: a,b\n1,2,3\n => a|b / 2 1|2 ! 2 ragged  3
 a surplus is cut if the mapping says so :: a,b\n1,2,3\n :: long_rows: cut => a|b / 2 1|2
 a short row is rejected where the mapping says so, a blank one is not :: a,b,\n1,2,\n1\n\n1,2\n :: short_rows: reject => a|b|#3
   / 2 1|2| / 3 1|| / 4 || / 5 1|2| ! 3 ragged  1
+a last row that alone lacks cells, and has no line end, is cut off :: a,b,c\n1,2,3\n\n4,"5\n6"
+  :: hint: 'the last row has 2 of 3 cells and no line end; fetch the file again'
+  => a|b|c / 2 1|2|3 / 3 || / 4 4|5\n6| ! 4 ragged  4,5\n6
+a row that is cut off has one problem, however short rows are read :: a,b\r1,2\r3 :: short_rows: reject => a|b / 2 1|2 / 3 3|
+  ! 3 ragged  3
+a last row with all its named cells may lack its line end :: a,b,\n1,2,\n3,4 => a|b|#3 / 2 1|2| / 3 3|4|
+a last row is as short as others may be :: a,b\n1\n2,3\n4 => a|b / 2 1| / 3 2|3 / 4 4|
+a short last row with a line end is whole :: a,b\r1,2\r4\r => a|b / 2 1|2 / 3 4|
+blanks at the end are no cut off row :: a,b\n1,2\n\x20 => a|b / 2 1|2 / 3 \x20|
 broken quotes within a line reject that row only :: id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n => id|text|end / 2 1|x|y
   / 3 2|The Big" Show"|y / 4 3|x|y ! 3 bad_text  2,"The "Big" Show",y
 quotes mean nothing :: id\ttext\n1\t"Big" Show\n :: delimiter: "\t", quote: null => id|text / 2 1|"Big" Show
@@ -416,6 +425,25 @@ def test_the_first_encoding_that_decodes_the_whole_file_wins(tmp_path: Path) -> 
     late = b"id,text\n" + b"1,plain\n" * 200_000 + "2,café\n".encode("windows-1252")
     for content in (late, "id,text\n2,café\n"):
         assert cells(read(tmp_path, content, encoding=["utf-8", "windows-1252"]))[-1] == ["2", "café"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "word"),
+    [
+        ("windows-1252", "café"),
+        ("windows-1250", "Łódź"),
+        ("iso-8859-1", "é"),
+        ("cp932", "春の祭り"),
+        ("gb18030", "Crème brûlée à Orléans"),
+    ],
+)
+def test_utf_8_is_not_published_as_the_letters_of_another_encoding(tmp_path: Path, encoding: str, word: str) -> None:
+    content = "id,text\n" + "1,plain\n" * 1000 + f"2,{word}\n"
+    with pytest.raises(BadSourceError, match=f"the file is UTF-8, not {encoding}"):
+        read(tmp_path, content, encoding=[encoding])
+    assert cells(read(tmp_path, content, encoding=["utf-8", encoding]))[-1] == ["2", word]
+    legacy = content.encode(encoding)
+    assert cells(read(tmp_path, legacy, encoding=[encoding])) == cells(read(tmp_path, legacy, encoding=["utf-8", encoding]))
 
 
 @pytest.mark.parametrize("encoding", ["cp932", "ms932", "shift_jis"])

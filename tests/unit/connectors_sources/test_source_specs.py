@@ -37,6 +37,22 @@ SHEET = {"kind": "google_sheets", "spreadsheet": "1lookalike-spreadsheet-of-a-te
         ),
         *(({**SHEET, "range": part}, "is not a range of cells") for part in ("B3-H9", "Block", "$")),
         ({**SHEET, "tab": "Programme", "gid": "3"}, "named in two ways"),
+        ({"kind": "sql", "connection": "sqlite:///house.db", "table": "events"}, "is not the name of a secret"),
+        *(
+            ({"kind": "command", "run": ["tap"], **more}, said)
+            for more, said in (
+                ({"run": [" "]}, "run names no program"),
+                ({"run": ["tap", "{state}"]}, "{state} means nothing in `run`"),
+                ({"config": "MEETUP"}, "write both or none"),
+                ({"run": ["tap", "{config}"]}, "write both or none"),
+                ({"run": ["tap", "{config}"], "config": "meetup"}, "is not the name of a secret"),
+                ({"speaks": "singer"}, "singer needs the name of a stream"),
+                ({"stream": "events"}, "lines of JSON have no streams"),
+                ({"resume": ["{state}"]}, "have no STATE to continue from"),
+                ({"resume": ["--state"], "speaks": "singer", "stream": "events"}, "must hand back the last STATE"),
+                ({"timeout": "0s"}, "must be more than zero"),
+            )
+        ),
     ],
 )
 def test_a_spec_that_cannot_work_is_refused_before_any_file_is_opened(spec: dict[str, Any], said: str) -> None:

@@ -1,0 +1,1 @@
+"""Databases: what their drivers differ in, and tables or queries as a source."""

@@ -108,7 +108,7 @@ def _compare_rejection(expected: Mapping[str, ReasonCode], outcome: RowOutcome) 
     found = {reason.field: reason.code for reason in outcome.reasons}
     for field in sorted(expected.keys() | found.keys()):
         if expected.get(field) != found.get(field):
-            yield field or "the row", str(expected.get(field, "no reason")), str(found.get(field, "no reason"))
+            yield field or "the row", str(expected.get(field, "no problem")), str(found.get(field, "no problem"))
 
 
 def _compare_event(expected: object, outcome: RowOutcome, path: str) -> Iterator[Difference]:

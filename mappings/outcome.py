@@ -21,7 +21,8 @@ class RowLocation:
     """The location of a row as people find it: `Programme!A17`, `events.csv:42`, a record id.
 
     `number`: the row's number in its source (line of the file, row of the sheet), from 1; 0 if it has none. If a spreadsheet
-    shows the record of a file in another row than its line: `events.csv:57 (row 41)`.
+    shows the record of a file in another row than its line: `events.csv:57 (row 41)`. A row that was a single cell of a file:
+    `timetable.csv:57 (column C)`.
     """
 
     place: str
@@ -56,13 +57,13 @@ class RowLocation:
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
 """A quoted tab title, which may contain any character."""
-_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:(?:record|row) )?\d[\d:TZ-]*\))?")
-_ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)\)", re.DOTALL)
+_LINE = re.compile(r"(?P<file>.+):\d+(?: \((?:(?:(?:record|row) )?\d[\d:TZ-]*)?(?:(?:, )?column [A-Z]+)?\))?")
+_ROW = re.compile(r"(?P<file>.+):(?P<line>\d+) \(row (?P<row>\d+)(?P<cell>, column [A-Z]+)?\)", re.DOTALL)
 
 
 def shown_place(place: str) -> str:
     """Return a location for display: `events.csv row 41 (line 57)`; other forms are unchanged."""
-    return _ROW.sub(r"\g<file> row \g<row> (line \g<line>)", place)
+    return _ROW.sub(r"\g<file> row \g<row> (line \g<line>\g<cell>)", place)
 
 
 @dataclass(frozen=True, slots=True)

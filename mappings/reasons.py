@@ -76,6 +76,7 @@ class Detail(StrEnum):
     NO_MAILBOX = "no_mailbox"
     TOO_SHORT = "too_short"
     OWN_RULE = "own_rule"
+    CUT_OFF = "cut_off"
 
 
 Particular = str | int | tuple[str, ...]
@@ -195,8 +196,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     Whole words are compared first; only then does a known word count that contains it (`Lisbon`, `Europe/Lisbon`).
     """
     words = list(known)
-    alike = process.extractOne(word, words, scorer=fuzz.ratio, score_cutoff=60, processor=str.casefold)
-    match = alike or process.extractOne(word, words, scorer=fuzz.WRatio, score_cutoff=85, processor=str.casefold)
+    if alike := resembling(word, words, 60):
+        return alike
+    match = process.extractOne(word, words, scorer=fuzz.WRatio, score_cutoff=85, processor=str.casefold)
+    return match[0] if match else ""
+
+
+def resembling(word: str, known: Iterable[str], least: float) -> str:
+    """Return the known word most similar to `word` as a whole, "" if none is similar by `least` of 100."""
+    match = process.extractOne(word, list(known), scorer=fuzz.ratio, score_cutoff=least, processor=str.casefold)
     return match[0] if match else ""
 
 

@@ -24,8 +24,10 @@ from mappings.event import REQUIRED_FIELDS, Event
 from mappings.reasons import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
 from mappings.spec.rules import KeyChoice, KeyColumn, KeyValue, Rule
+from mappings.spec.shapes import Heading, Unpivot
 from mappings.spec.soql import FieldTest, Incremental
-from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
+from mappings.spec.source import SOURCES, DelimitedSource
+from mappings.spec.source_base import AnySource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
 from mappings.spec.values import (
     COMPANIONS,
@@ -124,6 +126,8 @@ def field_descriptions(model: type[Strict]) -> Mapping[str, str]:
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,
+    "`headings`, inside `source`": Heading,
+    "`unpivot`, inside `source`": Unpivot,
     "`join`, inside `source`": Join,
     "`days`, inside `source`": Days,
     "`where`, inside `source`": FieldTest,

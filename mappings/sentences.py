@@ -118,6 +118,7 @@ SENTENCES: Mapping[ReasonCode | Detail, Sentence] = {
         "This row does not have as many cells as the header has columns.",
         "Is there a separator or a line break inside a cell? Put that cell in quotes.",
     ),
+    Detail.CUT_OFF: Sentence("The file seems to be cut off here.", "Send us the whole file again."),
     ReasonCode.UNDECODABLE: Sentence(
         'Some characters of this cell cannot be read: "{found}".', "Save the file in the same way as before, or as UTF-8."
     ),

@@ -301,11 +301,15 @@ def _joined(compiler: Compiler, value: spec.JoinedText, spot: ValuePosition) -> 
     parts = compiler.values(value.join, spot.inner("join", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
     varying = [place for place, part in enumerate(parts) if not part.is_constant]
+    column = first_column(parts)
+    named = (compiler.let.get(piece[1:]) if isinstance(piece, str) else piece for piece in value.join)
+    is_misplaced = value.on_empty is None and any(getattr(piece, "on_empty", None) for piece in named)
+    hint = f"{required(column).hint}; if it may be empty, `on_empty: omit` belongs beside `join`, not in a piece"
 
     def join(row: RowState) -> Any:
         pieces = [get(row) for get in getters]
         if varying and all(pieces[place] is None for place in varying):
-            return ""
+            raise required(column, hint if is_misplaced else "")
         return value.separator.join(str(found) for found in pieces if found is not None)
 
     return compiler.finish(value, combined(join, parts, _TEXT), spot)

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,22 +30,28 @@ from mappings.draft.guesses import (
     comment,
     guess_key,
     guess_roles,
+    over_guess,
     read_columns,
     says_cancelled,
 )
 from mappings.draft.nested import dated_list
+from mappings.draft.questions import NO_ANSWERS, Answers, Questions
+from mappings.draft.shapes import days_of_months
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes, find_times
+from mappings.draft.zone import SAID, UNKNOWN, ZoneGuess, country_language, guess_zone
 from mappings.event import Directory
-from mappings.lint.warnings import FILL_IN, FILL_IN_NAME
+from mappings.lint.warnings import FILL_IN, FILL_IN_NAME, NO_PLACES
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.reasons import resembling
 from mappings.spec.feed import PublishPolicy
 from mappings.steps.formats import names_of
-from mappings.steps.lookups import LOCAL, country_codes, same_country
 from mappings.yaml.loader import parse_feed
-from mappings.zones import LANGUAGES, same_place, zone_cities, zone_named, zone_table
+from mappings.zones import LANGUAGES
 
 _MOST_MAPPED = 40
+_NEARLY_EQUAL = 80
+"""How similar two texts of a column are, of 100, if one may be the other misspelt."""
 _UID = "UID identifies an event, and RECURRENCE-ID an occurrence of its series, also if it is moved"
 _NO_UID = "the events have no UID: where a title or a start is edited, the row looks new"
 _NO_ZONE = "the zone of events without one: write the partner's zone, such as Europe/Lisbon"
@@ -68,26 +74,35 @@ class SourceSample:
     rows: Sequence[Mapping[str, str]]
 
 
-def draft_feed(
-    sample: SourceSample, feed: str, *, zone: str = "", order: str = "", as_of: datetime | None = None
-) -> tuple[str, tuple[Guess, ...]]:
-    """Return the text of a first mapping file without examples, and its guesses.
+class Draft(NamedTuple):
+    """The text of a first mapping file without examples, its guesses, and what only its author knows."""
 
-    `zone` (an IANA name) and `order` (`day` or `month` first) are given by the author; "" leaves them to evidence.
-    Dates implausibly long after `as_of` are unsure.
+    text: str
+    guesses: tuple[Guess, ...]
+    questions: Questions
+
+
+def draft_feed(
+    sample: SourceSample, feed: str, *, zone: str = "", answers: Answers = NO_ANSWERS, as_of: datetime | None = None
+) -> Draft:
+    """Return a first mapping file.
+
+    `zone`: an IANA name for all rows, whatever they say; "" leaves it to evidence. Dates implausibly long after `as_of` are
+    unsure.
     """
     is_calendar, calendar_key = sample.source.kind == "ics", ""
+    zone = zone or (answers.zone if is_calendar else "")
     lists = _LISTS_OF_CALENDARS if is_calendar else {**sample.source.lists, **sample.source.settings.get("join_lists", {})}
     columns = read_columns(sample.columns, sample.rows, lists, sample.source.choices)
-    roles = guess_roles(columns)
+    roles = _roles_of(columns, sample.source.settings.get("headings", {}))
     key, key_guess = guess_key([column for column in columns if "[0]" not in column.name], roles)
     dated = None if is_calendar else dated_list(columns, roles)
     nested = dated if dated and dated.columns else None
     if nested:
-        columns, roles = nested.columns, guess_roles(nested.columns)
+        columns, roles = nested.columns, guess_roles(nested.columns, nested.name)
     has_zones = Role.ZONE in roles and not zone and not is_calendar
-    clocks = UNKNOWN if zone or is_calendar else guess_zone(roles, columns)
-    times, time_guesses = _read_times(roles, columns, order, as_of)
+    clocks = UNKNOWN if zone or is_calendar else guess_zone(roles, columns, answers.zone)
+    times, time_guesses = _read_times(roles, columns, answers.order, as_of)
     if is_calendar:
         calendar_key, key_guess = _calendar_key(sample.rows)
         guesses = [key_guess, Guess("endAt", "DTEND", "sure", _ENDS)]
@@ -95,20 +110,13 @@ def draft_feed(
     else:
         guesses = [key_guess, *([] if zone else [_zone_guess(roles.get(Role.ZONE), clocks)]), *time_guesses]
     text_place = _text_beside(roles[Role.VENUE].column, columns) if Role.VENUE in roles else ""
-    guesses += _field_guesses(roles, text_place)
+    guesses += _field_guesses(roles, text_place, answers)
     private = [] if is_calendar else [(_private_guess(column), column) for column in columns if column.hidden]
     guesses += [guess for guess, _ in private] + ([dated.guess] if dated else [])
     played = {role.value: roles[role].column if role in roles else None for role in Role}
     status, country, zones, title = (played[name] for name in ("status", "country", "zone", "title"))
     usual_zone = f"{FILL_IN_NAME}zone" if clocks.surety == "unsure" else "zone"
-    if zone:
-        timezone = flow(zone)
-    elif has_zones and zones and zones.is_full:
-        timezone = f"{{from: {column_text(zones.name)}, do: [zone]}}"
-    elif has_zones:
-        timezone, usual_zone = "$zone", "usual_zone" if usual_zone == "zone" else usual_zone
-    else:
-        timezone = f"${usual_zone}"
+    timezone, usual_zone = _zone_value(zone, zones if has_zones else None, usual_zone)
     off = _cancelling_words(title)
     if off and title:
         why = f"{off.total():,} of {len(title.filled):,} titles begin with {', '.join(off)}: such events are left out"
@@ -119,18 +127,22 @@ def draft_feed(
         why = f"{roles[Role.STATUS].why}; {rows:,} of {len(status.cells):,} rows are cancelled and left out"
         guesses.append(Guess("status", status.name, roles[Role.STATUS].surety, why))
     start = times.get("days") or times.get("starts")
+    if start and as_of and "length" not in times:
+        guesses += over_guess(start.column.name, start.times.fitting, max(one.times.latest for one in times.values()), as_of)
     is_bare_day = "clock" in times and start is not None and start.times.kind in _WITH_CLOCK
 
     def holder(name: str) -> str:
         return nested.name if nested and name.startswith(f"{nested.name}.") else name
 
+    needed = [column for column in (*key, title, played["start"]) if column]
+    by_subject = {guess.about: guess for guess in guesses}
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
         played,
         feed=feed,
         sample_title=sample.title,
         source=sample.source.block(sample.place),
         why=sample.source.why,
-        required=list(dict.fromkeys(holder(column.name) for column in (*key, played["title"], played["start"]) if column)),
+        required=list(dict.fromkeys(holder(part.name) for column in needed for part in column.of or (column,))),
         key=key,
         calendar_key=calendar_key,
         times=dict.fromkeys(("days", *_NAMES.values())) | times,
@@ -142,8 +154,11 @@ def draft_feed(
         cancelled_title=_beginning_with(off),
         cancelled_remark=_beginning_with(_cancelling_words(status)),
         timezone=timezone,
-        guesses={guess.about: guess for guess in guesses},
+        guesses=by_subject,
+        answers=answers,
         most_mapped=_MOST_MAPPED,
+        misspelt=_misspelt(played["category"]),
+        no_places=NO_PLACES,
         cancelled=cancelled,
         nested=nested,
         private=private,
@@ -153,7 +168,57 @@ def draft_feed(
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
         guesses += _odd_shapes(sample)
-    return text, (*sample.source.guesses(), *guesses, *_names_alike(sample.columns))
+    open_days = {value.column.name for value in times.values() if value.is_open}
+    questions = _questions_of(
+        played,
+        by_subject,
+        is_zone_sure=bool(has_zones and zones and zones.is_full),
+        usual_zone=clocks.zone,
+        date=next((column.filled[0] for column in columns if column.name in open_days), ""),
+        rows=len(sample.rows),
+    )
+    return Draft(text, (*sample.source.guesses(), *guesses, *_names_alike(sample.columns)), questions)
+
+
+def _questions_of(
+    played: Mapping[str, Column | None],
+    guesses: Mapping[str, Guess],
+    *,
+    is_zone_sure: bool,
+    usual_zone: str,
+    date: str,
+    rows: int,
+) -> Questions:
+    category, city = played["category"] if "classifications" in guesses else None, played["city"]
+    kinds = {**dict(category.parts.most_common()), "": len(category.cells) - len(category.filled)} if category else {"": rows}
+    return Questions(
+        zone=None if is_zone_sure else guesses.get("timezone"),
+        usual_zone=usual_zone,
+        date=date,
+        category=category.name if category else "",
+        classifications=kinds,
+        city=city.name if city else "",
+        places={"": rows} if city is None else {} if len(city.counts) > _MOST_MAPPED else dict(city.counts.most_common()),
+    )
+
+
+def _misspelt(column: Column | None) -> Mapping[str, str]:
+    """Return the texts of a single row that nearly equal another of the texts to be mapped, with that one."""
+    counts = dict(column.parts.most_common(_MOST_MAPPED)) if column else {}
+    alone = (text for text, count in counts.items() if count == 1)
+    found = {text: resembling(text, counts.keys() - {text}, _NEARLY_EQUAL) for text in alone}
+    return {text: other for text, other in found.items() if other}
+
+
+def _zone_value(zone: str, column: Column | None, usual_zone: str) -> tuple[str, str]:
+    """Return the value for the time zone, and the name for the usual zone."""
+    if zone:
+        return flow(zone), usual_zone
+    if column is None:
+        return f"${usual_zone}", usual_zone
+    if column.is_full:
+        return f"{{from: {column_text(column.name)}, do: [zone]}}", usual_zone
+    return "$zone", "usual_zone" if usual_zone == "zone" else usual_zone
 
 
 def _text_beside(venue: Column, columns: Sequence[Column]) -> str:
@@ -224,13 +289,13 @@ def _zone_guess(named: RoleGuess | None, clocks: ZoneGuess) -> Guess:
     return Guess("timezone", column.name, clocks.surety, filled)
 
 
-def _field_guesses(roles: Mapping[Role, RoleGuess], text_place: str) -> Iterator[Guess]:
+def _field_guesses(roles: Mapping[Role, RoleGuess], text_place: str, answers: Answers) -> Iterator[Guess]:
     if Role.TITLE not in roles:
         yield Guess("title", "", "unsure", "no column holds words: write which one is the title")
     for role, about, to_do in (
         (Role.TITLE, "title", ""),
-        (Role.CATEGORY, "classifications", "; write a slug beside each value"),
-        (Role.CITY, "approxLocation.city", "; write a placeId beside each"),
+        (Role.CATEGORY, "classifications", "" if answers.classifications else "; write a slug beside each value"),
+        (Role.CITY, "approxLocation.city", "" if answers.places else f"; write a placeId beside each: {NO_PLACES}"),
         (Role.VENUE, "locationName", ""),
         (Role.URL, "offers", ""),
     ):
@@ -266,6 +331,13 @@ _VAGUE_CLOCK = re.compile(r"(?:[1-9]|1[0-2])[:.][0-5]\d(?::00)?")
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
 
+def _roles_of(columns: Sequence[Column], headings: Mapping[str, object]) -> dict[Role, RoleGuess]:
+    """Guess the roles of columns; those that are a date together have no other."""
+    found = days_of_months(columns, headings)
+    parts = found[Role.START].column.of if found else ()
+    return found | guess_roles([column for column in columns if column not in parts])
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A named value that parses a column's dates or times. `half`: `start` or `end` of a range.
@@ -273,7 +345,7 @@ class _Reading:
     `is_open`: the author must choose the order of day and month.
     """
 
-    column: str
+    column: Column
     times: ColumnTimes
     is_open: bool = False
     half: str = ""
@@ -284,7 +356,7 @@ def _read_times(
     roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str, as_of: datetime | None
 ) -> tuple[dict[str, _Reading], list[Guess]]:
     """Return the named values that parse dates and times by the best formats, and the guesses."""
-    proof = f"{order}-first, as you said"
+    proof = f"{order}-first, {SAID}"
     if not order:
         order, proof = agreed_order(columns)
     played = {role: roles[role].column for role in _NAMES if role in roles}
@@ -315,7 +387,7 @@ def _read_times(
             what = "only their days are read" if kind in _WITH_CLOCK else "see there"
             guess = replace(guess, surety="unsure", why=f'{guess.why}; "{played[Role.CLOCK].name}" holds the times: {what}')
         half = "" if not found.is_range else "end" if is_second else "start"
-        readings[name] = _Reading(source.column.name, found, found.is_ambiguous and not order, half, guess)
+        readings[name] = _Reading(source.column, found, found.is_ambiguous and not order, half, guess)
     starts = readings.get("starts")
     if Role.END not in times and starts and kind == "date_range" and not starts.is_open:
         readings["ends"] = _Reading(starts.column, starts.times, half="end")
@@ -325,7 +397,10 @@ def _read_times(
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str, as_of: datetime | None) -> Guess:
     formats = " or ".join(spelling for way in times.ways for spelling in way.formats if spelling)
     fits = f"fit {formats}{_SEVERAL_DAYS.get(times.kind, '')}" if formats else "are times as people write them"
-    fits = "are lengths of time" if role is Role.LENGTH else fits
+    if role is Role.LENGTH:
+        fits = "are lengths of time"
+    elif times.ways[0].kind == "epoch":
+        fits = f"count {formats} since 1970"
     why = [guess.why, f"{times.fitting:,} of {times.filled:,} filled cells {fits}"]
     surety: Surety = "unsure" if times.is_doubtful else guess.surety if times.fitting == times.filled else "likely"
     if times.proving:
@@ -434,6 +509,13 @@ def _escaped(char: str) -> str:
     return json.dumps(char)[1:-1] if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
+def source_text(column: Column) -> str:
+    """Write where a value comes from: a column, or the texts of several."""
+    if column.of:
+        return f"join: [{', '.join(f'{{from: {column_text(one.name)}}}' for one in column.of)}]"
+    return f"from: {column_text(column.name)}"
+
+
 def column_text(name: str) -> str:
     """Write a column's name for `from`, where an extra `$` escapes a leading dollar sign."""
     return flow(f"${name}" if name.startswith("$") else name)
@@ -447,84 +529,4 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_TEMPLATES.filters |= {"flow": flow, "column": column_text, "comment": comment}
-
-
-_WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneGuess:
-    """The guessed zone of a sample, "" if unknown."""
-
-    zone: str
-    column: str
-    surety: Surety
-    why: str
-
-
-_TO_DO = "write the partner's zone, such as Europe/Lisbon"
-UNKNOWN = ZoneGuess("", "", "unsure", f"the file does not say the time zone: {_TO_DO}")
-
-
-def guess_zone(roles: Mapping[Role, RoleGuess], columns: Iterable[Column]) -> ZoneGuess:
-    """Guess the time zone from the country of the rows, else from their cities.
-
-    An unknown zone rests on the column that is named for it, if there is one.
-    """
-    by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
-    by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
-    unread = ((one.name, text) for one in columns if one.roles.get(Role.ZONE) == 1 for text in one.counts if not zone_named(text))
-    whys = ((name, f'"{name}" holds {text!r}, which is no certain time zone: {_TO_DO}') for name, text in unread)
-    return by_country or by_city or next((ZoneGuess("", name, "unsure", why) for name, why in whys), UNKNOWN)
-
-
-def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the fewest languages in which most texts of a column are names of countries, and the codes of those names."""
-    best: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-    for languages in (("en",), ("en", LOCAL), *(("en", language) for language in LANGUAGES[1:])):
-        codes = country_codes(languages)
-        known = {text: code for text in column.counts if (code := codes.get(same_country(text)))}
-        if len(known) * 2 > len(column.counts) and len(known) > len(best[1]):
-            best = languages, known
-    return best
-
-
-def _by_country(column: Column) -> ZoneGuess | None:
-    zones = _countries()
-    known = {text: zones[code] for text, code in country_language(column)[1].items() if code in zones}
-    if not known:
-        return None
-    if len(set(known.values())) > 1 or len(known) < len(column.counts):
-        return ZoneGuess("", column.name, "unsure", f'"{column.name}" names {len(column.counts)} countries: {_TO_DO}')
-    why = f'"{column.name}" is {_shortened(known)} in {len(column.filled):,} rows'
-    return ZoneGuess(next(iter(known.values())), column.name, "likely", why)
-
-
-def _by_city(column: Column) -> ZoneGuess | None:
-    cities = zone_cities()
-    known = {text: zone for text in column.counts if (zone := cities.get(same_place(text.partition(",")[0])))}
-    rows = sum(column.counts[text] for text in known)
-    if len(set(known.values())) != 1 or rows * 20 < len(column.filled):
-        return None
-    why = f'"{column.name}" is {_shortened(known)} in {rows:,} of {len(column.filled):,} rows'
-    return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
-
-
-@lru_cache(maxsize=1)
-def _countries() -> Mapping[str, str]:
-    """Return the zone of each country that has a single zone (apart from islands), by country code."""
-    zones: dict[str, list[str]] = {}
-    main: dict[str, str] = {}
-    for line in zone_table("zone.tab"):
-        code, _, zone, *comment = line.split("\t")
-        zones.setdefault(code, []).append(zone)
-        if _WHOLE_COUNTRY.match("".join(comment)):
-            main.setdefault(code, zone)
-    return {code: each[0] for code, each in zones.items() if len(each) == 1} | main
-
-
-def _shortened(texts: Iterable[str]) -> str:
-    first, *others = texts
-    shown = ", ".join([first, *others[:3]])
-    return f"{shown} and {len(others) - 3} more" if len(others) > 3 else shown
+_TEMPLATES.filters |= {"flow": flow, "column": column_text, "source": source_text, "comment": comment}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Literal
 import yaml
 
 from mappings.draft.privacy import hidden_texts
-from mappings.draft.times import ColumnTimes, find_clocks, find_lengths, find_times
+from mappings.draft.times import ColumnTimes, find_clocks, find_epochs, find_lengths, find_times
 from mappings.zones import zone_named
 
 
@@ -120,13 +121,15 @@ _SEPARATORS = (";", "|", ",", "/")
 class Column:
     """One column of a sample: its name, and its cells from top to bottom.
 
-    `joined_by`: the separator that the reader put between list items; `choices`: the texts that the source allows.
+    `joined_by`: the separator that the reader put between list items; `choices`: the texts that the source allows. `of`: the
+    columns whose cells it joins, none for a column of the source.
     """
 
     name: str
     cells: tuple[str, ...]
     joined_by: str = ""
     choices: tuple[str, ...] = ()
+    of: tuple[Column, ...] = ()
 
     @cached_property
     def filled(self) -> tuple[str, ...]:
@@ -160,7 +163,8 @@ class Column:
     @cached_property
     def times(self) -> ColumnTimes | None:
         """The formats of dates or times that fit the cells, None if they are neither."""
-        return find_times(self.filled)
+        is_named = not self.roles.keys().isdisjoint({Role.START, Role.END})
+        return find_times(self.filled) or (find_epochs(self.filled) if is_named else None)
 
     @cached_property
     def clocks(self) -> ColumnTimes:
@@ -405,8 +409,8 @@ def _suits(column: Column, role: Role) -> float:
     return worded * round(len(column.filled) / len(column.cells), 1) if role is Role.TITLE else worded
 
 
-def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
-    """Assign to each role at most one column."""
+def guess_roles(columns: Sequence[Column], items: str = "") -> dict[Role, RoleGuess]:
+    """Assign to each role at most one column. `items`: a list whose items are the events, if they have titles of their own."""
     shown = (one for one in columns if one.filled and (not one.hidden or Role.STATUS in one.roles))
     usable = (one for one in shown if not one.name.endswith((".@type", ".@id")))
     free = [column for column in usable if not {Role.ASIDE, Role.POSTAL} & column.roles.keys()]
@@ -414,6 +418,9 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     for role, other_names, fits in _PARTS:
         names = other_names | {role}
         named = [column for column in free if names & column.roles.keys() and fits(column)]
+        if role is Role.TITLE and items:
+            titles = (one for one in named if one.name.startswith(f"{items}.") and len(one.counts) * 2 > len(one.filled))
+            named = list(titles) or named
         if named and role not in found:
             best = max(
                 named, key=lambda column: (_suits(column, role), *_clearness(column, names), column.name.casefold() != "date")
@@ -438,7 +445,7 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures and _is_page(column)]
     days = list(filter(_is_day, free))
     clocks = [column for column in free if _is_clock(column) or (column.shows_clocks and column.is_text and not column.roles)]
-    title = found[Role.TITLE].column if Role.TITLE in found else None
+    title = found[Role.TITLE].column if Role.TITLE in found else next(iter(words), None)
     off = [column for column in columns if _has_cancelled(column) and column is not title]
     halls = [
         column
@@ -518,7 +525,8 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
         why = f"{different}; no single column identifies a row"
     else:
         why = f"no column is an identifier; {different}; where they are edited, the row looks new"
-    return best, Guess("key", ", ".join(part.name for part in best), "unsure", why)
+    columns_of = tuple(one for part in best for one in part.of or (part,))
+    return columns_of, Guess("key", ", ".join(part.name for part in best), "unsure", why)
 
 
 def is_id(column: Column) -> bool:
@@ -552,3 +560,15 @@ def _grown(parts: tuple[Column, ...], played: Mapping[Role, Column], rows: Seque
 def _clashes(parts: Sequence[Column], rows: Sequence[int]) -> int:
     """Return how many rows have the same key as an earlier row."""
     return len(rows) - len({tuple(part.cells[row].strip() for part in parts) for row in rows})
+
+
+def over_guess(column: str, count: int, latest: date, as_of: datetime) -> Iterator[Guess]:
+    """Yield what the window does to a sample of `count` events if the `latest` day is over, in whatever zone."""
+    if date.min < latest < as_of.date() - timedelta(days=1):
+        every = f"all {count:,} events of the sample are over, the last" if count > 1 else "the only event of the sample is over,"
+        yield Guess(
+            "window",
+            column,
+            "unsure",
+            f"{every} on {latest}: a run would send none; to send them, write `past: keep` in `window`",
+        )

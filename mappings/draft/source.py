@@ -25,7 +25,7 @@ from charset_normalizer import from_bytes
 from mappings.draft.guesses import Column, Guess, Role, roles_by_name
 from mappings.errors import ConfigError
 
-_PLACES = {"google_sheets": "spreadsheet", "salesforce": "object"}
+_PLACES = {"google_sheets": "spreadsheet", "salesforce": "object", "sql": "table", "rest": "url"}
 HEAD_BYTES = 8 * 1024 * 1024
 """How many bytes of a file are examined."""
 
@@ -87,7 +87,7 @@ def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     return _guess_delimited(content, is_whole=is_whole)
 
 
-RECORDS = frozenset({"json", "ndjson", "xml"})
+RECORDS = frozenset({"json", "ndjson", "xml", "rest"})
 """The kinds whose cells may be lists."""
 _DEEPEST = 6
 _MARKS = ("; ", " | ", ", ", " / ")
@@ -164,7 +164,7 @@ def empty_nulls(
         )
         advice = "correct them at the source, or name them in `empty_if`"
         fault = Guess("faults", ", ".join(columns), "unsure", f"{total:,} cells hold errors of a spreadsheet: {shown}; {advice}")
-        guess = replace(guess, faults=(fault,))
+        guess = replace(guess, faults=(*guess.faults, fault))
     gone = {name: {*everywhere, *errors, *in_column.get(name, ())} for name in names}
     return guess, [{name: "" if cell.strip() in gone.get(name, ()) else cell for name, cell in row.items()} for row in rows]
 

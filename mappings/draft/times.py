@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache, partial
 from itertools import chain, product
 from typing import Any, get_args
@@ -28,7 +28,7 @@ from mappings.steps.formats import (
 from mappings.steps.times import EARLY_LANGUAGES, read_clock_span
 from mappings.zones import LANGUAGES
 
-_YEAR_FIRST = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.")
+_YEAR_FIRST = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y年%m月%d日", "%Y년 %m월 %d일", "%Y. %m. %d.", "%Y.%m.%d.")
 _DAYS = (
     *_YEAR_FIRST,
     *(f"%d{mark}%m{mark}{year}" for mark in "/.-" for year in ("%Y", "%y")),
@@ -39,13 +39,18 @@ _NAMED_DAYS = (
     *("%d %B %Y", "%d. %B %Y", "%d de %B de %Y", "%B %d, %Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d. %b %Y"),
     *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
-    *("%a %d %B %Y", "%a, %d %B %Y"),
+    *("%a %d %B %Y", "%a, %d %B %Y", "%a %d. %B %Y"),
     *(f"{day}{weekday}" for day in (*_YEAR_FIRST, "%d.%m.%Y", "%d/%m/%Y") for weekday in ("(%a)", " (%a)", "(%A)", " (%A)")),
 )
 _CLOCKS = (
     *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
     *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H:%M uur", "%H.%M uur", "%H.%M"),
 )
+_BEFORE_CLOCKS = (
+    *(" ", "T", ", ", " - ", " at ", " um ", ", um ", " kl. ", " à ", " a las ", " às "),
+    *(" alle ", " om ", " godz. ", ", godz. "),
+)
+"""What may stand between a day and a time of day."""
 _EARLY_CLOCKS = ("%p %I:%M", "%p%I:%M", "%p %I:%M:%S", "%p%I:%M:%S", "%p %I시 %M분", "%p%I時%M分", "%p%I点%M分")
 """Times behind the words for AM and PM, which all hold one of two characters: 午前, 上午, 오전."""
 _NO_CLOCK = re.compile(r"[ T](?:00?:00(?::00)?|12:00(?::00)? ?AM|23:59(?::00|:59)?)(?:\.0+)?\Z", re.IGNORECASE)
@@ -115,7 +120,8 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
         written = [day for day in (*spellings, *(_YEAR_FIRST if early else ())) if signs.issuperset(set("()").intersection(day))]
         begun = [day for day in written if any(map(compile_format(day, locale).pattern.match, probed))]
         yield from (_form("date", f"{day}{no_clock}", locale) for day in begun)
-        for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), (*clocks, *early), ("", "%z", " %z")):
+        joints = [joint for joint in _BEFORE_CLOCKS if any(joint in text for text in probed)]
+        for day, between, clock, offset in product(begun, joints, (*clocks, *early), ("", "%z", " %z")):
             yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
 
 
@@ -224,8 +230,8 @@ class ColumnTimes:
 
     @property
     def kind(self) -> str:
-        """The name of the step that reads most cells."""
-        return self.ways[0].kind
+        """The name of the step that reads most cells; numbers that count from 1970 are moments."""
+        return "moment" if self.ways[0].kind == "epoch" else self.ways[0].kind
 
     @property
     def is_range(self) -> bool:
@@ -265,6 +271,18 @@ def find_lengths(name: str, cells: Sequence[str]) -> ColumnTimes | None:
         read = partial(read_length, unit=unit)
         if cells and all(TimeForm("duration", read).fits(plain(cell).strip()) for cell in set(cells)):
             return ColumnTimes((TimeSpelling("duration", (unit,)),), len(cells), len(cells))
+    return None
+
+
+def find_epochs(cells: Sequence[str]) -> ColumnTimes | None:
+    """Return how a column that is named for times is to be read if its cells count seconds or milliseconds since 1970.
+
+    They lie between 2001 and 2033: numbers with another first digit are identifiers or telephones as well.
+    """
+    for unit, digits in (("s", r"1\d{9}"), ("ms", r"1\d{12}")):
+        if cells and all(re.fullmatch(digits, cell, re.ASCII) for cell in cells):
+            latest = datetime.fromtimestamp(int(max(cells)[:10]), UTC).date()
+            return ColumnTimes((TimeSpelling("epoch", (unit,)),), len(cells), len(cells), latest=latest)
     return None
 
 

@@ -7,6 +7,7 @@ Most checks use the plain document, so that they work even if some part of it is
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -20,7 +21,8 @@ from mappings.outgoing import Outgoing
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import Detail, ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import FileSource, GoogleSheetsSource
+from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source_base import FileSource, GridSource
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _PLACE = re.compile(r"\[\d+\]")
@@ -264,11 +266,31 @@ def find_misfit_settings(mapping: FeedMapping, columns: Collection[str]) -> Iter
     if is_probed and not isinstance(source, FileSource | GoogleSheetsSource):
         message = f"a source of kind {source.kind} cannot be checked for changes without reading it"
         yield MappingProblem(("schedule", "look_every"), message, "write cron instead")
+    if isinstance(source, GridSource):
+        yield from _find_misshapen(source, columns)
     if isinstance(source, GoogleSheetsSource) and source.write_back:
         for name in source.write_back.names:
-            if name in columns:
+            if name in columns or name in source.shaped_columns:
                 hint = "give a column that the mapping does not read"
                 yield MappingProblem(("source", "write_back"), f'the mapping reads "{name}", and writes into it', hint)
+
+
+def _find_misshapen(source: GridSource, columns: Collection[str]) -> Iterator[MappingProblem]:
+    """Yield names that the row shapes of a source use twice, and what cannot stand beside `unpivot`."""
+    own = {*source.fill_down, *(source.unpivot.columns if source.unpivot else ())}
+    for name, count in Counter(source.made_columns).items():
+        if count > 1 or name in own or name in source.columns:
+            loc = ("headings", name) if name in source.headings else ("unpivot",)
+            hint = "choose another name: it is a new column, filled in every row"
+            yield MappingProblem(("source", *loc), f'"{name}" is used twice', hint)
+    if source.unpivot is None:
+        return
+    for name in set(columns).intersection(source.unpivot.columns):
+        hint = f'read "{source.unpivot.cell}": unpivot makes a row of each cell of "{name}"'
+        yield MappingProblem(("source", "unpivot", "columns"), f'the mapping reads "{name}" too', hint)
+    if isinstance(source, GoogleSheetsSource) and source.write_back:
+        hint = "remove one of them: several events stand in one row, which has one cell for an outcome"
+        yield MappingProblem(("source", "write_back"), "write_back cannot be used beside unpivot", hint)
 
 
 def find_missing_columns(
@@ -285,11 +307,13 @@ def find_missing_columns(
 
 
 def places_of_column(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
-    """Yield the positions where a mapping file uses a column."""
-    source = document.get("source")
-    required = source.get("required") if isinstance(source, dict) else None
-    for outer, listed in ((("key",), document.get("key")), (("source", "required"), required)):
-        yield from (loc for loc, node in walk(listed, outer) if node == name)
+    """Yield the positions where a mapping file uses a column, or makes one of the name."""
+    source = document["source"] if isinstance(document.get("source"), dict) else {}
+    parts = {("source", part): source.get(part) for part in ("required", "fill_down", "headings", "unpivot")}
+    for outer, listed in ((("key",), document.get("key")), *parts.items()):
+        yield from (loc for loc, node in walk(listed, outer) if node == name and loc[-1] != "matches")
+    if isinstance(headings := source.get("headings"), dict) and name in headings:
+        yield ("source", "headings", name)
     for part in ("let", "rows", "event"):
         for loc, node in walk(document.get(part), (part,)):
             if isinstance(node, dict):

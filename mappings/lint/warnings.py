@@ -18,6 +18,10 @@ FILL_IN = "fill-in"
 """The placeholder in drafts for a text that only the author knows: a channel, a classification, a place."""
 FILL_IN_NAME = "fill_in_"
 """The prefix of a named value in drafts whose value is only a guess."""
+OPEN_ZONE = f"{FILL_IN_NAME}zone"
+"""The named value in drafts for the time zone; UTC is its placeholder."""
+NO_PLACES = "the service's API has no list of places: ask its owner"
+"""Where the identifier of a place comes from."""
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
@@ -28,7 +32,7 @@ _CASES = {"lower": str.lower, "upper": str.upper}
 _PATTERNS = frozenset({"matches", "until", "regex_extract", "regex_all", "regex_split", "regex_replace"})
 _FILL_IN_HINTS = {
     "channel": "write the slug of one of your channels: `eventsync check --live` lists them",
-    "placeId": "write the identifier that the service has for the place",
+    "placeId": f"write the place's identifier; {NO_PLACES}",
     "classifications": "write a slug of the service's list: `eventsync check --live` shows it",
 }
 
@@ -37,6 +41,10 @@ def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
     """Yield warnings about a document, well-formed or not: rules, values and names without the apparent effect."""
     rules = document.get("rows")
     yield from _unreachable_rules(rules if isinstance(rules, list) else [])
+    for place, rule in enumerate(rules if isinstance(rules, list) else []):
+        if rule == {"window": {}}:
+            hint = "write `past: skip` to say so, or `past: keep` to send them"
+            yield MappingProblem(("rows", place, "window"), "an empty `window` leaves out past events", hint)
     for loc, node in walk(document.get("source"), ("source",)):
         if isinstance(node, str) and _SECRET.search(node):
             hint = "anyone who reads this file can use it: ask for an address without one, or fetch the file beforehand"
@@ -95,6 +103,18 @@ def _unused_names(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
             meant = near.replace("did you mean", "is it meant by").replace('"', '"$', 1)
             hint = meant or f"write ${name} where it belongs, or remove it"
             yield MappingProblem(("let", name), f'nothing uses the named value "{name}"', hint)
+
+
+def count_fill_ins(document: Mapping[str, Any]) -> int:
+    """Return how many values of a document are still to be filled in, an open zone among them."""
+    named = document.get("let")
+    is_zone_open = isinstance(named, dict) and has_open_zone(named)
+    return sum([is_zone_open, *(node == FILL_IN for part in ("let", "event") for _, node in walk(document.get(part)))])
+
+
+def has_open_zone(named: Mapping[str, object]) -> bool:
+    """Return whether the named values of a draft still hold the placeholder of its time zone."""
+    return named.get(OPEN_ZONE) == "UTC"
 
 
 def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:

@@ -277,7 +277,9 @@ class Dates(_SeveralDays, name="dates", family=Family.RANGES, gives=Kind.LIST, l
             closest = min(tried, key=lambda days: days.count(None))
             place = closest.index(None)
             why = misread(texts[place], ReasonCode.NOT_A_DATE, [form.whole.example for form in forms])
-            hint = f'item {place + 1} of {len(texts)}, "{texts[place]}", is not a date: {why.hint}'
+            hint = (
+                why.hint if len(texts) == 1 else f'item {place + 1} of {len(texts)}, "{texts[place]}", is not a date: {why.hint}'
+            )
             particulars = {"found": texts[place], **why.particulars}
             raise Refusal(ReasonCode.NOT_A_DATE, hint, detail=why.detail, particulars=particulars)
 

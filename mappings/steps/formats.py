@@ -141,7 +141,7 @@ def compile_format(spelling: str, language: str = "en") -> Format:
     """Compile one format; month, weekday and AM/PM names come from `language` (any locale name, such as `pt` or `pl_PL`).
 
     Raises:
-        FormatError: a directive is unknown, repeated or cannot be combined with another.
+        FormatError: a directive is unknown, repeated or cannot be combined with another, or there is none.
     """
     _locale(language)
     pieces = _PIECE.findall(spelling)
@@ -150,6 +150,8 @@ def compile_format(spelling: str, language: str = "en") -> Format:
         if part not in _NUMBERS and part not in _NAMES:
             what = "zone names such as EST are ambiguous" if part == "Z" else f"the directives are {_DIRECTIVES}"
             raise FormatError(f'there is no "%{part}" in a format: {what}')
+    if not parts:
+        raise FormatError(f'the format "{spelling}" has no directive such as %d, %m or %Y; the step iso reads ISO 8601')
     if len(parts) != len(set(parts)):
         raise FormatError(f'the format "{spelling}" has a directive twice')
     for both in ({"H", "I"}, {"H", "p"}, {"Y", "y"}, {"B", "b"}, {"m", "B"}, {"m", "b"}):
@@ -311,8 +313,8 @@ def misread(text: str, code: ReasonCode, examples: Iterable[str]) -> Refusal:
     wanted = "write it like " + " or ".join(f'"{example}"' for example in shown)
     if any(map(str.isdigit, text)) or code is ReasonCode.NOT_A_DURATION:
         return Refusal(code, wanted, particulars={"examples": shown})
-    what, detail = ("time", Detail.NO_TIME) if code is ReasonCode.NOT_A_TIME else ("date", Detail.NO_DATE)
-    hint = f'"{text}" is not a {what}: {wanted}, or handle such rows in the mapping, with on_error or a skip rule'
+    detail = Detail.NO_TIME if code is ReasonCode.NOT_A_TIME else Detail.NO_DATE
+    hint = f"{wanted}, or handle such rows in the mapping, with on_error or a skip rule"
     return Refusal(code, hint, detail=detail, particulars={"examples": shown})
 
 

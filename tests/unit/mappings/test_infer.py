@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mappings.draft.draft import SourceSample, draft_feed, feed_name, guess_zone, with_examples
+from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
 from mappings.draft.guesses import Role, guess_roles, read_columns, roles_by_name
 from mappings.draft.source import SourceGuess, guess_source
 from mappings.draft.times import find_times
+from mappings.draft.zone import guess_zone
 from mappings.examples import run_examples
 from mappings.yaml.loader import parse_feed
 
@@ -60,6 +61,8 @@ date %Y년 %m월 %d일: 2026년 5월 3일
 time %H.%M Uhr, %H Uhr: 19.30 Uhr | 20 Uhr
 datetime %d.%m.%Y %H.%M Uhr: 13.07.2030 19.30 Uhr
 datetime %d/%m/%Y %Hh%M: 13/07/2030 20h30
+datetime %A, %d %B %Y, godz. %H:%M: piątek, 5 marca 2027, godz. 19:00
+datetime %Y.%m.%d. %H:%M: 2027.03.05. 19:00
 clock : 19 Uhr 30 | 20:00 h | kl. 19
 clock_range : 7-9pm | 8pm | ganztägig
 dates %d %B %Y: 3, 5 and 7 May 2027 | 8 May 2027
@@ -91,8 +94,8 @@ def test_an_order_that_cells_contradict_stays_open() -> None:
     assert (seen.is_ambiguous, seen.in_other_order().ways[0].formats) == (True, ("%m/%d/%Y",))
 
 
-NAMED = """TITLE: Veranstaltung 名称; START: data_rozpoczęcia startDate; END: DTEND 終演時間; CLOCK: Godzina; VENUE: 会場
-CITY: Ville; CATEGORY: ジャンル; URL: 申込URL; IMAGE: link_do_obrazka; ASIDE: cfpUrl 開場"""
+NAMED = """TITLE: Veranstaltung 名称; START: data_rozpoczęcia startDate Ημερομηνία Kiedy; END: DTEND 終演時間; CLOCK: Godzina
+VENUE: 会場 Helyszín Τόπος; CITY: Ville; CATEGORY: ジャンル; URL: 申込URL; IMAGE: link_do_obrazka; ASIDE: cfpUrl 開場"""
 
 
 def test_columns_are_known_by_their_names_in_many_languages() -> None:

@@ -14,7 +14,7 @@ from mappings.event import Directory, as_draft, with_cover
 from mappings.outcome import SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import fingerprint
-from mappings.spec.source import Join
+from mappings.spec.source_base import Join
 
 
 def test_a_row_becomes_canonical_json_and_stays_it_with_a_cover_and_as_a_draft(mapper: Mapper, row: Row) -> None:

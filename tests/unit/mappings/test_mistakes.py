@@ -95,6 +95,7 @@ approxLocation | {when: {column: L, is: present}, city: {placeId: x}} => belong 
 startAt | {at: {day: {from: START}, zone: UTC}} => a text does not fit here, a date is needed
 startAt | {from: START, do: [{date: "%d %B"}]} => does not give a whole date, it needs year, month and day
 startAt | {from: START, do: [{time: "%I:%M"}]} => does not give a time of day, %I needs %p beside it
+startAt | {from: START, do: [{date: DD.MM.YYYY}]} => has no directive such as %d, %m or %Y; the step iso reads ISO 8601
 startAt | {from: START, do: [{datetime: "%Y-%m-%d %H:%M %Z"}]} => zone names such as EST are ambiguous
 startAt | {from: START, do: [{date: "%Y-%m-%d"}]} => startAt is a moment, not a date, give its time zone
 startAt | {in_zone: {moment: {from: S, do: [{iso: wall}]}, zone: UTC}} => a date and time without zone does not fit here
@@ -179,6 +180,7 @@ rows | [{skip: {column: X, less: 5, ignore: case}, because: x}] => ignore never 
 rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a pattern can ignore case only
 rows | [{window: {longest: 3d, on_longer: skip}}] => "on_longer" was removed, leave it out
 let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is reserved: it distinguishes the events of a row
+rows |  => a list is needed, not "" … write its entries below `rows:`, or delete this line
 let | {b: {from: $a}} => unknown name "$a"
 let | {day: {from: D}}\nrows: [{recur: {from: "2026-05-01", horizon: 9d}}] => :4:12: "$day" is reserved
 examples | [{row: {ID: 1}}] => an example needs one outcome | [{event: {title: x}}] => an example needs either row or rows
@@ -221,13 +223,19 @@ RULES = cases(r"""
 SOURCES = cases(r"""
 csv | null: ["-"] => did you mean "empty_if"? | null_in: {PRICE: ["-"]} => did you mean "empty_in"?
 csv | sep: ';' => did you mean "delimiter"?
+csv | unpivot: {colums: [A], into: B, cell: C} => did you mean "columns"?
+csv | unpivot: {columns: [A, A], into: B, cell: C} => named twice | unpivot: {columns: A, into: B, cell: B} => "B" is used twice
+csv | headings: {A: {column: A, match: x}} => did you mean "matches"?
+csv | headings: {A: {column: A, matches: x}}, columns: {A: [B]} => "A" is used twice … a new column
+google_sheets | spreadsheet: 1TownHallProgramme0000000, write_back: {status: S}, unpivot: {columns: A, into: B, cell: C} => beside
+google_sheets | spreadsheet: 1TownHallProgramme0000000, write_back: {status: S}, fill_down: S => writes into it
 csv | join: {source: {kind: csv, path: b.csv}, on: {A: b}, prefix: v.} => did you mean "by"?
 csv | join: {source: {kind: csv, path: b.csv}, by: {A: b}, prefix: v., on_miss: empty} => did you mean "omit"?
 csv | delimiter: ";", quote: ";" => delimiter and quote are the same character … look at a line
 csv | quote: "|", escape: "|" => quote and escape are the same character … no escape if quotes are doubled
 csv | encoding: latin9000 => "latin9000" is not an encoding … `eventsync init FILE` guesses it
-salesforce | api: rest => names an object or a query
-salesforce | object: Event__c, query: SELECT Id FROM Event__c => names an object or a query
+salesforce | api: rest => a source of kind salesforce has `object` or `query`
+salesforce | object: Event__c, query: SELECT Id FROM Event__c => a source of kind salesforce has `object` or `query`
 salesforce | query: SELECT Id FROM E, where: {field: Name, value: x} => where cannot stand beside a query
 salesforce | query: SELECT Id FROM E, incremental: {} => incremental cannot stand beside a query
 salesforce | api: bulk, query: "SELECT Id, (SELECT Name FROM Sessions__r) FROM E" => cannot be read in bulk
@@ -342,6 +350,7 @@ UNWISE = cases(r"""
 rows | [{skip: {column: A, in: [x, y]}, because: 1}, {skip: {column: A, equals: x}, because: 2}] => rule 1 leaves out
 rows | [{skip: {column: A, is: present}, because: 1}, {skip: {column: A, matches: x}, because: 2}] => rule 1 leaves out
 rows | [{skip: {column: A, matches: '^\W*off'}, because: 1}] => \W also matches letters and digits beyond ASCII, such as é, write
+rows | [{window: {}}] => an empty `window` leaves out past events | [{window: {horizon: 90d}}] => NOTHING
 rows | [{keep: {column: A, equals: x}, because: 1}, {keep: {column: A, in: [x, y]}, because: 2}] => rule 1 leaves out
 rows | [{skip: {column: A, equals: x}, because: 1}, {skip: {column: A, in: [x, y]}, because: 2}] => NOTHING
 rows | [{skip: {column: A, equals: x, ignore: case}, because: 1}, {skip: {column: A, equals: x2}, because: 2}] => NOTHING

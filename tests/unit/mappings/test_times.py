@@ -31,7 +31,7 @@ CLOCKS = cases("""
 {clock: any} | 19:30 ~ 19.30 ~ 7:30 p.m. ~ 19.30 Uhr ~ 19 Uhr 30 ~ kl 19.30 ~ \u00a019:30\u00a0 => 19:30:00 | 19:30:15 => 19:30:15
 {clock: any} | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00 | 25:00 => ! hours go from 0 to 23
 {clock: any} | 20:00 AM => ! AM and PM follow an hour from 1 to 12, not 20 | 19:60 => ! minutes and seconds from 0 to 59
-{clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! is not a time: write it like
+{clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! write it like
 {clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ 19:00 (doors 18:30) => ! write it like
 {clock: any} | 오후 7:30 ~ 오후 7시 30분 ~ 下午7:30 ~ 下午 7點30分 ~ 午後7時30分 => 19:30:00
 {clock: any} | PM 7:30 => 19:30:00 | 오전 10:30 ~ 上午10:30 => 10:30:00
@@ -89,7 +89,7 @@ STAMPS = cases("""
 {iso: wall, day_end: next_day} | 9999-12-31T24:00 => ! 9999
 {iso: time} | 19 => 19:00:00 | 7pm => ! write it like
 {iso: time, day_end: next_day} | 24:00 => 24:00:00
-{iso: date} | 2026-07-01T18:00:00 => ! write it like | TBC => ! is not a date: write it like
+{iso: date} | 2026-07-01T18:00:00 => ! write it like | TBC => ! with on_error or a skip rule
 {iso: date} | 2027-W53-1 ~ 2026-366 ~ 2026000 => ! write it like "2026-12-31"
 {epoch: s} | 1782928800000 => ! this number of seconds after 1970 is not a date from 1973 to 9999: write it like 1782928800
 {epoch: s} | -1 => ! is not a date from 1973 | 1.78E+09 => ! write it like
@@ -138,7 +138,7 @@ DAYS = cases("""
 {date_range: WHICH, formats: "%Y年%m月%d日", locale: ja} | 2026年5月3日～5日 => 2026-05-03 to 2026-05-05
 {date_range: WHICH, formats: "%d %B", year: 2026-09-01} | 28 December - 2 January => 2026-12-28 to 2027-01-02
 {date_range: WHICH, formats: "%d%m%Y"} | 11-12052026 => ! it can be read as more than one range
-{date_range: WHICH, formats: "%d %B %Y"} | Ongoing => ! is not a date: write it like | Permanent => ! with on_error or a skip rule
+{date_range: WHICH, formats: "%d %B %Y"} | Ongoing => ! write it like | Permanent => ! with on_error or a skip rule
 {date_range: WHICH, formats: "%d %B %Y"} | May 2026 ~ 3 May - 5 May ~ 31-32 May 2026 ~ 3 or 5 May 2026 => ! write it like
 {date_range: WHICH, formats: "%d %B %Y"} | 3-5-7 May 2026 => ! write it like | 30-31 April 2026 => ! there is no day 31 in month 4
 {dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026, 10/5/2026;17/5/2026; => 2026-05-03 · 2026-05-10 · 2026-05-17 | EMPTY ~ ; => nothing

@@ -79,7 +79,7 @@ def main() -> int:
     """Prepare home and storage; return the exit code. Errors go to stderr."""
     import dagster as dg  # noqa: PLC0415  # takes a second, and commands need only the home
 
-    from pipelines.launcher import end_runs_of_the_dead  # noqa: PLC0415  # as above
+    from pipelines.orchestration.run_tags import end_runs_of_the_dead  # noqa: PLC0415  # as above
 
     try:
         prepare_dagster_home(current_settings().dagster_home)

@@ -24,7 +24,7 @@ from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import readable_document
 from pipelines.clock import now
 from pipelines.run.context import BACKFILL
-from pipelines.run.outcome import STANDING_HELP, STANDING_TEXTS, ExitCode, message_and_hint
+from pipelines.run.outcome import STANDING_TEXTS, ExitCode, help_on, message_and_hint
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.safe_output import replaced
 from pipelines.settings import Channels, Recipient, Settings
@@ -108,7 +108,7 @@ def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) ->
     for cause in Cause:
         if count := status.waiting.get(cause.value, 0):
             rows = "1 row" if count == 1 else f"{count:,} rows"
-            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", STANDING_HELP[cause.value].format(feed=feed), count)
+            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", help_on(cause.value, feed), count)
 
 
 def was_lost(status: FeedStatus, now: datetime) -> bool:

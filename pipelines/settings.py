@@ -10,7 +10,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -224,8 +224,10 @@ def _read_access(environment: _Environment) -> Access:
         domain=domain,
         instance_url=environment.address("SALESFORCE_INSTANCE_URL"),
     )
-    secrets = (salesforce.password, salesforce.security_token, salesforce.consumer_secret)
+    named = {name: environment.secret(name) for name in _named_secrets(environment.values)}
+    secrets = (salesforce.password, salesforce.security_token, salesforce.consumer_secret, *named.values())
     mask = Mask(secret.get_secret_value() for secret in secrets)
+    mask.learn(*(part for secret in named.values() for part in passwords_in(secret.get_secret_value())))
     # A file that cannot be read is reported by the source that needs it.
     with suppress(OSError, ValueError):
         mask.learn(key_file.read_text("utf-8") if key_file else "")
@@ -233,7 +235,28 @@ def _read_access(environment: _Environment) -> Access:
         content: Any = json.loads(google.credentials.read_text("utf-8")) if google.credentials else {}
         parts = map(content.get, _GOOGLE_SECRETS) if isinstance(content, dict) else ()
         mask.learn(*(part for part in parts if isinstance(part, str)))
-    return Access(google, salesforce, mask)
+    return Access(google, salesforce, named, _environment_of_programs(environment), mask)
+
+
+_SEEN_BY_PROGRAMS = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+    | {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+)
+"""The variables, also in lower case, that programs named by mapping files see, beside `LC_...`. None is a secret of ours."""
+
+
+def _environment_of_programs(environment: _Environment) -> Mapping[str, str] | None:
+    """Return the environment of programs that mapping files name, None unless `EVENTSYNC_ALLOW_COMMANDS` allows them."""
+    allowed = environment.text("EVENTSYNC_ALLOW_COMMANDS", "0")
+    if allowed not in {"0", "1"}:
+        environment.problems.append(f"EVENTSYNC_ALLOW_COMMANDS: {allowed!r} is neither 1 nor 0; write one of them")
+    seen = {name: value for name, value in environment.values.items() if name.upper() in _SEEN_BY_PROGRAMS or name[:3] == "LC_"}
+    return seen if allowed == "1" else None
+
+
+def _named_secrets(names: Iterable[str]) -> set[str]:
+    """Return the variables of secrets that mapping files name, set themselves or by `..._FILE`."""
+    return {name.removesuffix("_FILE") for name in names if name.startswith(("REST_", "SQL_", "TAP_"))}
 
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")

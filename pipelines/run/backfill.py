@@ -12,17 +12,22 @@ from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.soql import FieldTest
-from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
+from mappings.spec.source import SourceSpec
+from mappings.spec.source_base import FileSource
 from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
+from pipelines.clock import now
 from pipelines.run.options import By, Window
 from state.backfills import BackfillRecord, SliceRecord
 
 FIRST_SHOWN = date(2015, 1, 1)
-"""The first day that Dagster shows as a partition; earlier days can be backfilled too."""
+DAYS_AHEAD = 731
+"""Dagster shows a partition for each day from the first to today, and for days to come if a row's day is that of its event."""
+DAYS_OF_A_RUN = 31
+"""Days of one run of a backfill in Dagster: its process takes seconds to start, and a failed one reads all its days again."""
 MOST_SLICES = 5_000
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+_DRAFTS = ", as drafts"
 
 
 def default_way(source: SourceSpec) -> By:
@@ -31,12 +36,18 @@ def default_way(source: SourceSpec) -> By:
     """
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
-    return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
+    return "cursor" if source.changed_by else "event"
 
 
-def has_days(mapping: FeedMapping) -> bool:
-    """Return whether the feed's source can be read by days: by its files, or by its records' change times."""
-    return default_way(mapping.source) != "event"
+def days_ahead(source: SourceSpec) -> int:
+    """Return for how many days after today Dagster shows partitions of a feed."""
+    return DAYS_AHEAD if default_way(source) == "event" else 0
+
+
+def is_shown(mapping: FeedMapping, window: Window) -> bool:
+    """Return whether all days of a window are partitions in Dagster; others can be backfilled without it."""
+    last = now().date() + timedelta(days=days_ahead(mapping.source))
+    return window.first >= FIRST_SHOWN and window.last <= last
 
 
 def check_way(mapping: FeedMapping, window: Window) -> None:
@@ -71,11 +82,9 @@ def narrow_to(mapping: FeedMapping, window: Window | None, mapper: RowMapper) ->
     source, update = mapping.source, dict[str, object]()
     if window.by == "cursor" and window.column:
         update = {"required": (*source.required, window.column)}
-    elif window.by == "cursor" and isinstance(source, SalesforceSource) and source.incremental:
-        changed, end = source.incremental.by, window.last + timedelta(days=1)
-        begin, until = (datetime.combine(day, time(), UTC).isoformat() for day in (window.first, end))
-        tests = FieldTest(field=changed, op=">=", value=(begin,)), FieldTest(field=changed, op="<", value=(until,))
-        update = {"where": (*source.where, *tests), "incremental": None}
+    elif window.by == "cursor":
+        begin, end = (datetime.combine(day, time(), UTC) for day in (window.first, window.last + timedelta(days=1)))
+        return mapping.model_copy(update={"source": source.changed_between(begin, end)})
     elif window.by == "file" and isinstance(source, FileSource):
         update = {"files": "new", "days": TheseDays(first=window.first, last=window.last, zone=source.days.zone)}
     return mapping.model_copy(update={"source": source.model_copy(update=update)})
@@ -122,9 +131,17 @@ class BackfillPlan(Strict):
 
     def __str__(self) -> str:
         """Return the plan as text for people."""
-        column = f" {self.window.column}" if self.window.column else ""
         length = f"{self.slice} days" if self.slice.isdecimal() else f"a {self.slice}"
-        return f"{self.window} by {self.window.by}{column}, in slices of {length}{', as drafts' if self.status else ''}"
+        return f"{self._rows}, in slices of {length}{_DRAFTS if self.status else ''}"
+
+    @property
+    def _rows(self) -> str:
+        return " ".join(filter(None, (f"{self.window} by {self.window.by}", self.window.column)))
+
+    @property
+    def tag(self) -> str:
+        """The plan without its slices as the value of a tag, for people and for `plan_of_tag`."""
+        return f"{self._rows}{_DRAFTS if self.status else ''}"
 
     @property
     def slices(self) -> tuple[Window, ...]:
@@ -142,8 +159,30 @@ def plan_of_record(record: BackfillRecord) -> BackfillPlan:
     return BackfillPlan.model_validate_json(record.plan)
 
 
+def plan_of_tag(tag: str) -> BackfillPlan:
+    """Return the plan that a tag describes, in the slices that Dagster makes."""
+    days, _, way = tag.removesuffix(_DRAFTS).partition(" by ")
+    first, _, last = days.partition(" to ")
+    by, _, column = way.partition(" ")
+    window = Window.model_validate({"by": by, "first": first, "last": last or first, "column": column})
+    return BackfillPlan(window=window, slice=str(DAYS_OF_A_RUN), status="draft" if tag.endswith(_DRAFTS) else None)
+
+
 def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: str, slice_: str) -> BackfillPlan:
     """Build the plan for a feed's days; "" means the feed's default.
+
+    Raises:
+        ConfigError: the feed cannot be read so, or the values make no window.
+    """
+    window = window_of(mapping, days, by, column)
+    # By event, each slice reads the whole source again, so a few long ones are better.
+    plan = BackfillPlan(window=window, slice=slice_ or ("month" if window.by == "event" else "day"))
+    cut(window, plan.slice)
+    return plan
+
+
+def window_of(mapping: FeedMapping, days: tuple[date, date], by: str = "", column: str = "") -> Window:
+    """Build the window of a feed's days; "" means the feed's default.
 
     Raises:
         ConfigError: the feed cannot be read so, or the values make no window.
@@ -161,7 +200,4 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
             problems, hint="--from is the first day, --to the last one, and --column goes with --by cursor"
         ) from error
     check_way(mapping, window)
-    # By event, each slice reads the whole source again, so a few long ones are better.
-    plan = BackfillPlan(window=window, slice=slice_ or ("month" if way == "event" else "day"))
-    cut(window, plan.slice)
-    return plan
+    return window

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mappings.outcome import shown_place
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
 from pipelines.run.options import BRAKE_TEXTS, BrakeName, RunOptions
@@ -23,6 +25,8 @@ AGREEING = 3
 """Fewer rows than this that resemble others, or that a rule leaves out, trip no brake."""
 NAMED = 3
 """Likely copies that a result names; `eventsync rows` lists all."""
+_NUMBERS = re.compile(r"(?<!\d)(\d\d?)([./-])(\d\d?)\2\d")
+"""Day and month, in either order, before a year."""
 _ROUNDING = 1e-9
 """Tolerance for shares, which are binary fractions: 30 % of 10 must not be a little less than 3."""
 
@@ -60,16 +64,45 @@ def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName,
 _Result = tuple[BrakeName, bool, float, float, str]
 
 
-def _rejected(report: BrakeInputs, limits: Brakes) -> _Result:
+def _rejected(report: StageReport, limits: Brakes) -> _Result:
     """Trip if more rows are rejected than allowed; a row that gives several events counts once."""
     counted = report.rows if report.rows is not None else report.account
     rows, rejected = counted.wanted, counted.rejected
     share = rejected / rows if rows else 0.0
     tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
     allowed = _allowed(limits.rejected)
-    patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
+    few = limits.rejected_at_least - 1
+    patience = f"{allowed:.1%}" + (f", and up to {_rows(few)} in any case" if few else "")
     sentence = f"{written(rejected)} of {written(rows)} rows rejected ({share:.1%}; the feed allows {patience})"
+    if swapped := _swapped(report):
+        sentence += f"; {swapped}: the order of day and month seems to have changed"
     return "rejected", tripped, share, allowed, sentence
+
+
+def _swapped(report: StageReport) -> str:
+    """Return how many of the first rejected cells of a column have day and month in the other order, "" if not most of them."""
+    orders: dict[str, list[str]] = {}
+    for reason in (one for row in report.rejections for one in row.reasons if one.code is ReasonCode.NOT_A_DATE and one.column):
+        orders.setdefault(reason.column, []).append(_other_order(reason))
+    for column, found in orders.items():
+        order = max(found, key=found.count)
+        if order and found.count(order) > max(len(found) / 2, 1):
+            return f"{found.count(order)} of the first {len(found)} rejected cells of {column} fit {order}"
+    return ""
+
+
+def _other_order(reason: Reason) -> str:
+    """Return the order of day and month that a refused date has, "" if it is the mapping's, or cannot be known."""
+    examples = reason.particulars.get("examples", ())
+    text = _NUMBERS.search(reason.value or reason.found)
+    for example in map(_NUMBERS.search, map(str, examples if isinstance(examples, tuple | list) else ())):
+        if text and example and text[2] == example[2]:
+            is_day_first, is_month_first = int(text[1]) > 12 >= int(text[3]), int(text[3]) > 12 >= int(text[1])
+            if is_day_first and int(example[3]) > 12:
+                return "day-first"
+            if is_month_first and int(example[1]) > 12:
+                return "month-first"
+    return ""
 
 
 def _shrink(report: BrakeInputs, limits: Brakes) -> _Result:
@@ -82,8 +115,8 @@ def _shrink(report: BrakeInputs, limits: Brakes) -> _Result:
     lost = max(before - now - report.past_rows, 0) if report.is_whole else 0
     is_empty = report.is_whole and now == 0 and before > 0
     tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before, limits.shrink))
-    sentence = f"{now} rows read, " + (f"{before} in the read before" if before else "no earlier read to compare with")
-    sentence += f"; {report.past_rows} missing rows are past events" if report.past_rows else ""
+    over = f", {report.past_rows} of them over by now" if report.past_rows else ""
+    sentence = f"{_rows(now)} read, " + (f"{before} in the read before{over}" if before else "no earlier read to compare with")
     return "shrink", tripped, lost / before if before else 0.0, _allowed(limits.shrink), sentence
 
 
@@ -127,9 +160,11 @@ def _beside(report: BrakeInputs, gone: int) -> str:
     known, met = report.known_before, report.met
     if not report.is_whole or not known:
         return f"in addition to {known} known ones"
+    if known == 1 <= met:
+        return "the one known row is still in the source"
     still = "all" if met >= known else str(met or "none")
     usual = ", as many as in earlier reads" if report.replaced_before >= READS_OF_A_HABIT else ""
-    lacking = f" ({gone} were removed since the last read{usual})" if gone else ""
+    lacking = f" ({gone} removed since the last read{usual})" if gone else ""
     return f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source{lacking}"
 
 
@@ -137,7 +172,9 @@ def _copies(report: StageReport, _limits: Brakes) -> _Result:
     elsewhere = report.alongside.held if report.alongside else 0
     held, new = max(report.account.held - report.ignored - elsewhere, 0), report.account.new
     share = held / (held + new) if held else 0.0
-    sentence = f"{held} rows look like copies of events sent under other keys, {new} do not{_named(report) if held else ''}"
+    one, many = "looks like a copy of an event sent under another key", "look like copies of events sent under other keys"
+    others = f"{new:,} {'does' if new == 1 else 'do'} not"
+    sentence = f"{_rows(held)} {many if held > 1 else one}, {others}{_named(report)}" if held else f"no row {one}"
     return "copies", held >= HISTORY_THAT_COUNTS and share > 0.5, share, 0.5, sentence
 
 
@@ -175,21 +212,26 @@ def _changed(report: BrakeInputs, limits: Brakes) -> _Result:
     return "changed", tripped, count / report.to_come if report.to_come else 0.0, _allowed(limits.changed), sentence
 
 
-def _step(name: BrakeName, report: BrakeInputs, feed: str) -> str:
+def _step(name: BrakeName, report: StageReport, feed: str) -> str:
     """Return what to do if a brake stops a feed, with what accepting it does in numbers."""
     account, resolve = report.account, f"`eventsync resolve {feed} --state held --same-as`"
     accept = f"`eventsync run {feed} --accept {name}`"
-    sends = f"({_rows(max(account.new, account.new - report.restaged + report.waiting))} will be sent"
+    count = max(account.new, account.new - report.restaged + report.waiting)
+    sends = f"({_rows(count)} will be sent" if count else "(nothing new will be sent"
+    anyway = f"; or send the good rows anyway: {accept} {sends})" if count else f"; {accept} would send nothing new"
+    if count and _swapped(report):
+        anyway = f"; {accept} sends rows whose day and month are probably swapped, too {sends})"
     new = f"; {resolve} gives held rows their events" if account.held else ""
     again = f", {report.alike} of them probably again" if report.alike else ""
     correct, correct_or = "correct the source or the mapping and run again", "or, if the change is meant"
     steps: dict[BrakeName, str] = {
-        **dict.fromkeys(("rejected", "shrink"), f"{correct}; or send the good rows anyway: {accept} {sends})"),
-        "left_out": f"{correct}; {correct_or}: {accept} {sends}, {sum(report.left_out.values())} listed as vanished)",
+        "rejected": f"{correct}{anyway}",
+        "shrink": f"{correct}; or, if this is all: {accept} {sends}, and the next read is compared with this one)",
+        "left_out": f"{correct}; {correct_or}: {accept} {sends}, {_rows(sum(report.left_out.values()))} listed as vanished)",
         "new": f"{correct}{new}; or, if these are new events: {accept} {sends}{again})",
         "copies": f"{resolve} gives held rows their events, `--release` sends a row; or leave them held: {accept} {sends})",
         "scope": _reconnect(report.alongside, resolve, accept) if report.alongside else "",
-        "keys": f"restore `key` and run again; {correct_or}: {accept} {sends} under new keys)",
+        "keys": f"restore `key` and run again; {correct_or}: {accept} {sends}{' under new keys' if count else ''})",
         "changed": f"{correct}; {correct_or}: {accept} {sends})",
     }
     return steps[name]

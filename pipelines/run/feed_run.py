@@ -20,6 +20,8 @@ from connectors.sources.contract import BadSourceError, MissingColumnsError, Sou
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError, SyncError
+from mappings.examples import run_examples
+from mappings.lint.warnings import OPEN_ZONE, has_open_zone
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.run.backfill import narrow_to
@@ -37,6 +39,7 @@ from pipelines.run.outcome import (
     outcome_of,
     outcome_of_standing,
     unsent_line,
+    with_copies,
 )
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import (
@@ -164,8 +167,12 @@ class FeedRun:
                 if isinstance(left, SyncError):
                     self._name_unsent(left)
                 self._begin()  # records the attempt, even if the lease was never held
+                outcome = _outcome_of_leaving(left, doing)
                 # After another run took the feed over, the counts are no longer ours.
-                self._close(_outcome_of_leaving(left, doing), None if isinstance(left, LeaseLostError) else account())
+                sent = None if isinstance(left, LeaseLostError) else account()
+                if sent is not None:
+                    outcome = with_copies(outcome, self._standing(self.identity.run_id), self.mapping)
+                self._close(outcome, sent)
             except SyncError as problem:
                 structlog.get_logger().warning("the outcome of the run could not be recorded", problem=str(problem))
             raise
@@ -186,6 +193,7 @@ class FeedRun:
         published: PublishReport | None = None
         with self._closed_if_left("staging", lambda: published.account if published else None):
             self._begin_phase("staging")
+            _refuse_open_zone(self.mapping)
             lists = self.context.lists(self.mapping)
             mapper = compile_feed(self.mapping, lists.directory, self.context.as_of or self.context.now())
             try:
@@ -215,8 +223,10 @@ class FeedRun:
         """Open the source for the stage."""
         context, mapping, options = self.context, self.mapping, self.options
         change = ListMemory(context.notes).note(mapping, lists.classifications) if lists.classifications else ""
-        notices = (change,) if change else ()
-        self._warn(notices)
+        self._warn([change] if change else [])
+        failed, command = {failure.number for failure in run_examples(mapping)}, f"`eventsync check {mapping.feed}`"
+        untrue = f"{len(failed)} of {len(mapping.examples)} examples fail: {command} shows them" if failed else ""
+        notices = tuple(filter(None, (change, untrue)))
         ledger = context.ledger(mapping)
         plan = plan_read(mapping, mapper, lists.evidence, context.now(), options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
@@ -281,8 +291,8 @@ class FeedRun:
         outcome = RunOutcome(STAGED, ExitCode.DONE, "nothing was sent yet", hint)
         return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
 
-    def _standing(self) -> Standing:
-        return self.context.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
+    def _standing(self, run_id: str | None = None) -> Standing:
+        return self.context.ledger(self.mapping).standing(self.mapping.publish.key_memory_s, run_id)
 
     def _unless_missing(self, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome, or `needs attention` if the source lacks row keys that the run was asked for.
@@ -343,6 +353,19 @@ class FeedRun:
             message=outcome.text,
             publish_account=account,
             standing=self._standing(),
+        )
+
+
+def _refuse_open_zone(mapping: FeedMapping) -> None:
+    """Refuse a draft in which the zone is not filled in: its local times would be sent as UTC.
+
+    Raises:
+        ConfigError: the placeholder still stands.
+    """
+    if has_open_zone(mapping.let):
+        hint = f"in the mapping file, write the partner's zone, such as Europe/Lisbon; if it is UTC, rename {OPEN_ZONE} to zone"
+        raise ConfigError(
+            f"the zone of the times is still open: {OPEN_ZONE} is UTC", hint=f"{hint}, also where ${OPEN_ZONE} is used"
         )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import re
-import shlex
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import ColumnsError, EmptySourceError
 from mappings.errors import DISK_IS_FULL, ConfigError, PermanentError, SyncError, TransientError
+from mappings.row_key import shell_word
 from pipelines.run.signals import InterruptedRunError
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
@@ -26,7 +26,7 @@ from state.errors import HeldByAnotherError, LeaseLostError
 if TYPE_CHECKING:
     from mappings.spec.feed import FeedMapping
     from state.ledger.gate import Gate
-    from state.ledger.standing import Standing
+    from state.ledger.standing import OpenRows, Standing
 
 HELP = "what to do: "
 REJECTED = ProblemKind.REJECTED.value
@@ -51,20 +51,22 @@ STANDING_TEXTS: Mapping[str, str] = {
 }
 """Sentences by the value of `rows --state`; the number of rows precedes each."""
 STANDING_HELP: Mapping[str, str] = {
-    "conflict": "`eventsync reconcile {feed}` searches the service for them, `eventsync resolve {feed} KEY` decides",
+    "conflict": "`eventsync reconcile {feed}` searches the service for them; `eventsync resolve {feed} {key} --event-id N`"
+    " (or --resend, or --ignore) decides",
     "uncertain": "the next run sends them again; for those too old for that: `eventsync reconcile {feed}`",
     "delivered_unconfirmed": "`eventsync reconcile {feed}` searches the service for their ids",
     "refused": "correct the source or the mapping; or send them unchanged: `eventsync retry {feed}`",
     "blocked": "ask for access to their channels; the next run sends them again",
-    "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} KEY"
+    "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} {key}"
     " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` takes it off the list",
     "rejected": "`eventsync rows {feed} --state rejected --csv FILE` writes a list for the partner",
-    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
-    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
+    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then"
+    " `eventsync resolve {feed} {key} --applied`",
+    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} {key} --removed`; or `--ignore`",
     "warning": "`eventsync rows {feed} --state warning` shows the warnings;"
-    " `eventsync resolve {feed} KEY --ignore` takes one off the list",
+    " `eventsync resolve {feed} {key} --ignore` takes one off the list",
 }
-"""What to do about them, by the same value; `{feed}` is replaced by the feed's name."""
+"""What to do about them, by the same value."""
 NAMED = 3
 """Images that the message of a run names; `eventsync rows` lists all."""
 _DRIFTS = {
@@ -236,20 +238,31 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Run
     details = {
         Waiting.REFUSED: ", within what the feed allows",
         Waiting.DRIFT: f": {', '.join(drifts)}",
-        Waiting.UNCONFIRMED: f": `eventsync reconcile {mapping.feed}` searches the service for it",
     }
     within = {kind: rows for kind, rows in standing.rows.items() if kind not in is_red}
     others = [f"{rows} {STANDING_TEXTS[kind]}{details.get(kind, '')}" for kind, rows in within.items()]
-    others += filter(None, [copies_line(standing, mapping)])
-    message, hint = joined_lines("; ".join(red), otherwise.message, *others), f"see `eventsync rows {mapping.feed}`"
-    if not red:
-        return replace(otherwise, message=message, hint="; ".join(filter(None, (otherwise.hint, hint if others else ""))))
-    if first := (*standing.conflict.first, *standing.forgotten.first):
-        hint = (
-            f"`eventsync reconcile {mapping.feed}` searches the service's list for them; `eventsync resolve {mapping.feed}"
-            f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
-        )
-    return RunOutcome("needs attention", ExitCode.ATTENTION, message, hint)
+    message = joined_lines("; ".join(red), otherwise.message, *others)
+    hint = advice_on(standing.rows, mapping.feed)
+    if standing.faults.count and not hint:
+        hint = f"`eventsync rows {mapping.feed} --state {REJECTED}` lists them"
+    if red:
+        return with_copies(RunOutcome("needs attention", ExitCode.ATTENTION, message, hint), standing, mapping)
+    hint = "; ".join(filter(None, (otherwise.hint, hint)))
+    return with_copies(replace(otherwise, message=message, hint=hint), standing, mapping)
+
+
+def help_on(kind: str, feed: str, row_key: str = "") -> str:
+    """Return what to do about the rows of one list of `rows --state`; `row_key`: the first of them, if it is known."""
+    return STANDING_HELP[kind].format(feed=feed, key=shell_word(row_key) if row_key else "KEY")
+
+
+def advice_on(waiting: Mapping[Waiting, OpenRows], feed: str) -> str:
+    """Return what to do about the gravest of the rows that wait, and where the others are explained; "" if none waits."""
+    first = next(iter(waiting), None)
+    if first is None:
+        return ""
+    more = f"; `eventsync status {feed}` says what to do about the others" if len(waiting) > 1 else ""
+    return help_on(first, feed, *waiting[first].first[:1]) + more
 
 
 def unsent_line(count: int, gate: Gate, feed: str) -> str:
@@ -262,14 +275,16 @@ def unsent_line(count: int, gate: Gate, feed: str) -> str:
     return f"{count:,} staged row{'s wait' if count > 1 else ' waits'}: {command}"
 
 
-def copies_line(standing: Standing, mapping: FeedMapping) -> str:
-    """Return a sentence on how many copies of events may exist, "" if none."""
+def with_copies(outcome: RunOutcome, standing: Standing, mapping: FeedMapping) -> RunOutcome:
+    """Return the outcome with a sentence on how many copies of events may exist, and the command that lists them."""
     if not (count := standing.copies.count):
-        return ""
+        return outcome
     several, more = standing.copies.first, count - len(standing.copies.first)
     named = ", ".join(f"row {row_key} may exist up to {copies:,} times" for row_key, copies in several)
     named += f" and {more:,} more row{'s' * (more > 1)} more than once" if more else ""
-    return f"if the service ignores Idempotency-Key, {named} (`eventsync rows {mapping.feed} --state {RESENT}`)"
+    message = joined_lines(outcome.message, f"if the service ignores Idempotency-Key, {named}")
+    lists = f"`eventsync rows {mapping.feed} --state {RESENT}` lists what may exist more than once"
+    return replace(outcome, message=message, hint="; ".join(filter(None, (outcome.hint, lists))))
 
 
 def joined_lines(*lines: str) -> str:

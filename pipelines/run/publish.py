@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -35,10 +35,9 @@ from pipelines.run.outcome import (
     ExitCode,
     RunOutcome,
     WrittenBack,
-    copies_line,
-    joined_lines,
     outcome_of,
     outcome_of_standing,
+    with_copies,
 )
 from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, run_async
@@ -502,8 +501,7 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
 def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> RunOutcome:
     """Return the outcome of a drain: from its cause if it ended early, else from what waits for a person."""
     if published.cause is not None:
-        outcome = outcome_of(published.cause)
-        return replace(outcome, message=joined_lines(outcome.message, copies_line(published.standing, mapping)))
+        return with_copies(outcome_of(published.cause), published.standing, mapping)
     message, problems = "", published.cover_problems
     if problems:
         first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])

@@ -43,11 +43,13 @@ class Strength(StrEnum):
 
     `certain`: it shows the row's idempotency key. `strong`: title and start agree, and nothing differs. `possible`: one of the
     two is not shown, and nothing differs; or both agree, and a field other than the channel differs, as after an edit by hand.
+    `edited`: one of the two and the place agree, as where the row was edited after its ledger was lost.
     """
 
     CERTAIN = "certain"
     STRONG = "strong"
     POSSIBLE = "possible"
+    EDITED = "edited"
     NONE = "none"
 
 
@@ -121,6 +123,13 @@ class _Search:
         if len(self.matches[match.strength]) < _STORED:
             self.matches[match.strength].append(match)
 
+    def meet_edited(self, event: ListedEvent) -> bool:
+        """Add an event that the row may have had before an edit; return whether there are enough."""
+        match = self.compare(event)
+        if match.strength is Strength.EDITED:
+            self.add(match)
+        return self.counts[Strength.EDITED] >= _STORED
+
     def _compare(self, body: bytes, payload: Mapping[str, Any], event: ListedEvent) -> _Match:
         item, key = event.fields, self.row.key
         alike = {name: _is_alike(ours, _shown(name, item)) for name, ours in payload.items()}
@@ -135,7 +144,9 @@ class _Search:
                 differ.append("idempotency key")
             if differ:
                 is_another = not {"idempotency key", *_CHANNEL}.isdisjoint(differ)
-                strength = Strength.POSSIBLE if agreeing == 2 and not is_another else Strength.NONE
+                is_edited = agreeing == 1 and _place(payload) == _place(item) is not None
+                likely = Strength.POSSIBLE if agreeing == 2 else Strength.EDITED if is_edited else Strength.NONE
+                strength = Strength.NONE if is_another else likely
             else:
                 strength = (Strength.NONE, Strength.POSSIBLE, Strength.STRONG)[agreeing]
         return _Match(event.event_id, body, strength, tuple(agree), tuple(differ))
@@ -149,16 +160,20 @@ class Matching:
     def __init__(self, rows: Iterable[tuple[RowRecord, bool]]) -> None:
         self._searches: list[_Search] = []
         self._by_look: dict[tuple[str, datetime | None], list[_Search]] = defaultdict(list)
+        self._by_place: dict[tuple[object, ...], list[_Search]] = defaultdict(list)
         for row, is_rival in rows:
             bodies = (row.body, row.baseline_body, row.drift_body)
             one = _Search(row, is_rival, {body: orjson.loads(body) for body in bodies if body is not None})
             self._searches.append(one)
-            looks = set()
+            looks, places = set[tuple[str, datetime | None]](), set[tuple[object, ...]]()
             for payload in one.payloads.values():
                 title, start = _words(payload.get("title")), _moment(payload.get("startAt"))
                 looks |= {(title, start), (title, None), ("", start)}  # an item may not show the one or the other
+                places.update(_looks_at(_place(payload), title, start))
             for look in looks:
                 self._by_look[look].append(one)
+            for at in places:
+                self._by_place[at].append(one)
         self._by_key = {str(one.row.key): one for one in self._searches}
         self._unreadable = 0
         self._claims: Counter[int] = Counter()
@@ -180,6 +195,9 @@ class Matching:
             if match.strength is not Strength.NONE:
                 one.add(match)
                 self._claims[event.event_id] += match.strength is Strength.STRONG
+        for look in _looks_at(_place(event.fields), title, start):
+            if sought := self._by_place.get(look):
+                self._by_place[look] = [one for one in sought if not one.meet_edited(event)]
 
     def candidates(self) -> set[int]:
         """Return the ids of all matching events, to find out which of them belong to rows already."""
@@ -194,7 +212,8 @@ class Matching:
             if matches := one.matches[strength]:
                 return self._strong_verdict(one, matches, [match for match in matches if match.event_id not in owners], owners)
         possible = one.matches[Strength.POSSIBLE]
-        if free := [match for match in possible if match.event_id not in owners]:
+        edited = [match for match in one.matches[Strength.EDITED] if not self._claims[match.event_id]]
+        if free := [match for match in (*possible, *edited) if match.event_id not in owners]:
             agree, differ = ", ".join(free[0].agree), ", ".join(free[0].differ)
             why = f"{agree} agree, but not {differ}" if differ else f"only {agree} can be compared"
             return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), why)
@@ -203,6 +222,9 @@ class Matching:
             return RowVerdict(one.row, Verdict.ABSENT, (), f"each similar event belongs to another row: {taken}")
         if self._unreadable:
             why = f"the list shows neither title nor start of {self._unreadable:,} events, so the row's event may be one of them"
+            return RowVerdict(one.row, Verdict.ABSENT, (), why)
+        if one.counts[Strength.EDITED] >= _STORED:
+            why = f"at least {_STORED} events of its place are similar, so the row's event may be one of them"
             return RowVerdict(one.row, Verdict.ABSENT, (), why)
         return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list is similar", may_be_resent=True)
 
@@ -227,8 +249,14 @@ class Matching:
         return RowVerdict(one.row, Verdict.FOUND, _ids(free), why, free[0].body if shows_news else None)
 
 
+def differing(row: RowRecord, event: ListedEvent) -> tuple[str, ...]:
+    """Return which of title and start an event shows otherwise than its row."""
+    payload = orjson.loads(row.shown)
+    return tuple(name for name in ("title", "startAt") if _is_alike(payload.get(name), event.fields.get(name)) is False)
+
+
 def _ids(matches: Iterable[_Match]) -> tuple[int, ...]:
-    return tuple(match.event_id for match in matches)
+    return tuple(dict.fromkeys(match.event_id for match in matches))
 
 
 def _words(value: object) -> str:
@@ -252,6 +280,20 @@ def _shown(name: str, item: Mapping[str, Any]) -> object:
     if name in _CHANNEL:
         return next((item[other] for other in _CHANNEL if item.get(other) not in _MISSING), None)
     return item.get(name)
+
+
+def _place(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the city's identifier and the venue, None where a payload or item shows no city."""
+    location = fields.get("approxLocation")
+    city = location.get("city") if isinstance(location, dict) else None
+    place_id = _words(city.get("placeId")) if isinstance(city, dict) else ""
+    return (place_id, _words(fields.get("locationName"))) if place_id else None
+
+
+def _looks_at(place: tuple[str, str] | None, title: str, start: datetime | None) -> Iterator[tuple[object, ...]]:
+    """Yield what an event at a place looks like where its title or its start was edited."""
+    if place is not None:
+        yield from ((place, one) for one in (title, start) if one)
 
 
 def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: PLR0911  # a table, one line a kind
@@ -329,19 +371,19 @@ def reconcile(
     return ListRead(listed.read, listed.total, listed.is_whole, listed.without_id, tuple(sorted(matching.fields))), verdicts
 
 
-def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], event_id: int) -> EventList | None:
-    """Search the list for one event; return None if it is there, else the list that was read.
+def look_up(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], event_id: int) -> ListedEvent | EventList:
+    """Search the list for one event; return it if it is there, else the list that was read.
 
     Raises:
         SyncError: the list cannot be read.
     """
 
-    async def look() -> EventList | None:
+    async def look() -> ListedEvent | EventList:
         async with open_api() as api:
             listed = api.events()
             async for page in listed.pages():
-                if any(event.event_id == event_id for event in page):
-                    return None
+                if found := next((event for event in page if event.event_id == event_id), None):
+                    return found
             return listed
 
     return run_async(look)

@@ -30,7 +30,8 @@ from mappings.compiler.mapper import RowMapper
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import FileSource, IcsSource
+from mappings.spec.source import IcsSource
+from mappings.spec.source_base import FileSource
 from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised

@@ -1,4 +1,4 @@
-"""The three assets of a feed (source, staged, published) with their checks and freshness. The brakes are the checks of `staged`.
+"""The assets of a feed: source, staged and published, and days that are backfilled. The brakes are the checks of `staged`.
 
 Whether a retry can help is decided once, for all three retry mechanisms:
 
@@ -10,33 +10,30 @@ Whether a retry can help is decided once, for all three retry mechanisms:
 No `from __future__ import annotations` here: Dagster reads the annotations of a step's function at run time.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import date
 from functools import cache, partial
 from typing import Any
 
 import dagster as dg
-import yaml
 from pydantic import Field, ValidationError
 
-from mappings.errors import ConfigError, SyncError, TransientError
+from mappings.errors import SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
 from pipelines.orchestration import names
 from pipelines.orchestration.automation import probe_feed
-from pipelines.orchestration.dagster_private import (
-    DATA_VERSION_TAG,
-    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
-    set_origin,
-    tags_of_read,
-)
-from pipelines.orchestration.layout import DAYS, FeedSpecs, Layout, code_version
+from pipelines.orchestration.dagster_private import DATA_VERSION_TAG, set_origin, tags_of_read
+from pipelines.orchestration.layout import FeedSpecs, Layout, code_version
 from pipelines.orchestration.metadata import (
+    ACCEPTING,
     EVENTS_SHOWN,
     PUBLISH_CHECKS,
+    WHAT_TO_DO,
+    accepting,
     brake_results,
     publish_results,
     published_metadata,
@@ -47,11 +44,11 @@ from pipelines.orchestration.metadata import (
     waiting_rows,
 )
 from pipelines.orchestration.run_tags import tag_feed
-from pipelines.run.backfill import default_way
+from pipelines.run.backfill import DAYS_OF_A_RUN, window_of
 from pipelines.run.brakes import brake_error, possible_brakes
 from pipelines.run.context import BACKFILL, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
-from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
+from pipelines.run.options import BRAKE_TEXTS, RunOptions
 from pipelines.run.outcome import BrakeError, ExitCode, faults_as_errors, outcome_of
 from pipelines.run.publish import outcome_of_publish
 from pipelines.run.signals import signals_raised
@@ -82,18 +79,13 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
     )
     wait: bool = Field(default=False, description="If another run holds the feed, wait for it to end.")
     full: bool = Field(default=False, description="Read the whole source, even if it is normally read incrementally.")
-    window: dict[str, str] = Field(
-        default={},
-        description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
-        " no bookmark moves, and no row counts as vanished.",
-    )
     publish_only: bool = Field(default=False, description="Only send what is staged; the brakes named above are accepted.")
 
     def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
         """Return the options as `RunOptions`; a wrong value fails the run before anything is read."""
         same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only")}
         lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
-        others = {"status": "draft" if self.as_draft else None, "window": self.window or None}
+        others = {"status": "draft" if self.as_draft else None}
         try:
             return RunOptions.model_validate({**same, **lists, **others})
         except ValidationError as error:
@@ -101,6 +93,13 @@ class LaunchOptions(dg.ConfigurableResource[RunOptions]):
             problems = "; ".join(f"{option}: {problem}" if option else problem for option, problem in wrong)
             # An error of Dagster's own is shown as it is, any other only as the cause of another.
             raise dg.DagsterInvariantViolationError(f"the run's options cannot be used: {problems}") from None
+
+
+class BackfillWay(dg.Config):
+    """How a backfill decides a row's day."""
+
+    by: str = Field(default="", description="What decides a row's day: cursor, file or event. Empty: what fits the feed.")
+    column: str = Field(default="", description="With cursor: the column with the time of a row's last change.")
 
 
 @contextmanager
@@ -127,14 +126,13 @@ def _failure_of(context: dg.AssetExecutionContext, error: SyncError) -> dg.Failu
         forbid_run_retry(context)
     elif not isinstance(error, HeldByAnotherError | LeaseLostError):
         retry_in_s = error.retry_after_s or 0.0
-    metadata: dict[str, Any] = {"outcome": outcome.name, "exit_code": int(outcome.exit_code)}
-    metadata["what to do"] = dg.MetadataValue.text(replaced(error.hint) or "see the message")
+    text, metadata = replaced(outcome.text), {WHAT_TO_DO: replaced(error.hint) or "see the message"}
     if isinstance(error, BrakeError):
-        accepting = {"resources": {names.OPTIONS: {"config": {"accept": list(error.brakes)}}}}
-        metadata["to accept it, in the launchpad"] = dg.MetadataValue.text(yaml.safe_dump(accepting))
+        text += f"\n{ACCEPTING}: {accepting(error.brakes)}"  # the page of a run folds metadata
+        metadata |= {ACCEPTING: accepting(error.brakes)}
     return dg.Failure(
-        description=replaced(outcome.text),
-        metadata=metadata,
+        description=text,
+        metadata={**metadata, "outcome": outcome.name, "exit_code": int(outcome.exit_code)},
         allow_retries=retry_in_s <= STEP_DELAY_S,
     )
 
@@ -153,18 +151,11 @@ def interrupted_for_good(context: dg.AssetExecutionContext) -> Iterator[None]:
 
 def forbid_run_retry(context: dg.AssetExecutionContext) -> None:
     """Tag the run so that the daemon does not retry it."""
-    context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+    context.instance.add_run_tags(context.run.run_id, {names.RUN_RETRY_TAG: "false"})
 
 
-def feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext, pool: str) -> list[dg.AssetsDefinition]:
+def feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext, pool: str) -> Iterator[dg.AssetsDefinition]:
     """Build the assets of one feed. `pool`: the one that the requests of all feeds to a service share."""
-    with warnings.catch_warnings():
-        # Observations, own resources, and one run for many partitions are in beta: pyproject.toml binds us to their version.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return [*_feed_assets(specs, layout, open_run_context, pool)]
-
-
-def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext, pool: str) -> Iterator[dg.AssetsDefinition]:
     mapping = specs.mapping
     step = partial(names.step_of, mapping.feed)
     with_options = partial(dg.multi_asset, resource_defs={names.OPTIONS: _options()}, required_resource_keys={names.OPTIONS})
@@ -208,27 +199,17 @@ def _feed_assets(specs: FeedSpecs, layout: Layout, open_run_context: OpenContext
         _require_selected(context, specs.published.key)
         yield publish_feed(context, specs, open_run_context, _options_of(context))
 
-    yield from (source, staged, published)
-    if specs.backfilled is None:
-        return
-
     @with_options(
         name=layout.named(step("backfilled")),
         specs=[specs.backfilled],
-        partitions_def=DAYS,
+        partitions_def=specs.backfilled.partitions_def,
         pool=pool,
-        backfill_policy=dg.BackfillPolicy.single_run(),
+        backfill_policy=dg.BackfillPolicy.multi_run(DAYS_OF_A_RUN),
     )
-    def backfilled(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
-        options = _options_of(context)
-        if options.window is None and (context.has_partition_key or context.has_partition_key_range):
-            # The UI has no option for it, so such a run always waits for a scheduled one.
-            days = context.partition_key_range
-            window = Window.model_validate({"by": default_way(mapping.source), "first": days.start, "last": days.end})
-            options = options.model_copy(update={"window": window, "wait": True})
-        yield dg.MaterializeResult(metadata=_backfill(context, open_run_context, mapping, options))
+    def backfilled(context: dg.AssetExecutionContext, config: BackfillWay) -> Iterator[dg.MaterializeResult[Any]]:
+        yield dg.MaterializeResult(metadata=_backfill(context, open_run_context, mapping, config))
 
-    yield backfilled
+    yield from (source, staged, published, backfilled)
 
 
 @cache
@@ -262,7 +243,7 @@ def stage_feed(
     tags = {DATA_VERSION_TAG: version} if version else {}
     context.log_event(dg.AssetObservation(specs.source.key, metadata=seen, tags=tags))
     _log(context, result.notices)
-    metadata = _without_zeros(context, key, {**staged_metadata(result), **pace, **waiting}, _STAGED_FIRST)
+    metadata = _without_zeros(context, key, {**staged_metadata(result, feed), **pace, **waiting}, _STAGED_FIRST)
     failure = _failure_of(context, brake_error(result.stopping, feed)) if result.stopping else None
     is_usual = not (options.keys or options.window)  # otherwise the other rows stay as they were, from the version before
     staged = dg.MaterializeResult[Any](
@@ -325,20 +306,20 @@ def _unlogged(context: dg.AssetExecutionContext, evaluations: Iterable[dg.AssetC
 
 
 def _log(context: dg.AssetExecutionContext, notices: Iterable[str]) -> None:
-    """Log a run's notices as warnings; that the source is unchanged is information only."""
+    """Log a run's notices as warnings, but for the one that the source is unchanged, which metadata show."""
     for notice in notices:
-        (context.log.info if notice.startswith(UNCHANGED) else context.log.warning)(replaced(notice))
+        if not notice.startswith(UNCHANGED):
+            context.log.warning(replaced(notice))
 
 
 def _without_zeros(
     context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Any], first: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the metadata without zeros, the `first` names leading; the zeros go into an observation, for the plots."""
+    """Return the metadata without counts that were always zero, the `first` names leading; a plot goes on once it has begun."""
+    last = context.instance.get_latest_materialization_event(key)
+    plotted = last.asset_materialization.metadata if last and last.asset_materialization else {}
     ordered = {name: metadata[name] for name in first if name in metadata} | dict(metadata)
-    zeros = {name: value for name, value in ordered.items() if value == 0 and name not in first}
-    if zeros:
-        context.log_event(dg.AssetObservation(key, metadata=zeros, description="Counts that are zero."))
-    return {name: value for name, value in ordered.items() if name not in zeros}
+    return {name: value for name, value in ordered.items() if value != 0 or name in {*first, *plotted}}
 
 
 def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
@@ -347,24 +328,23 @@ def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
 
 
 def _backfill(
-    context: dg.AssetExecutionContext, open_run_context: OpenContext, mapping: FeedMapping, options: RunOptions
+    context: dg.AssetExecutionContext, open_run_context: OpenContext, mapping: FeedMapping, way: BackfillWay
 ) -> Mapping[str, Any]:
-    """Stage and publish one window; return its accounts as metadata."""
+    """Stage and publish the days of the run's partitions; return their accounts as metadata."""
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL)
     identity = RunIdentity(context.run.run_id, launched_by, context.run.run_id)
     with as_failures(context, mapping.feed), interrupted_for_good(context), open_run_context() as run_context:
-        window = options.window
-        if window is None:
-            message, hint = f"no days of {mapping.feed} were selected", "set `window` of the resource `eventsync_options`"
-            raise ConfigError(
-                message, hint=f"{hint}: {{by: event, first: DAY, last: DAY}}; or select partitions, if there are any"
-            )
-        run = FeedRun(run_context, mapping, identity, options)
+        days = context.partition_key_range
+        window = window_of(mapping, (date.fromisoformat(days.start), date.fromisoformat(days.end)), way.by, way.column)
+        # Several runs of a backfill may begin at once, and scheduled ones come between.
+        run = FeedRun(run_context, mapping, identity, _options_of(context).model_copy(update={"window": window, "wait": True}))
         staged = run.stage()
         if staged.stopping:
             raise brake_error(staged.stopping, mapping.feed)
         published = run.publish()
         if published.cause is not None:
             raise published.cause
-    answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
-    return {"days": str(window), "by": window.by, **asdict(staged.report.account), **answered}
+    counts = {**asdict(published.account), **asdict(staged.report.account)}
+    first = ("read", "new", "delivered")
+    others = {name: count for name, count in counts.items() if count and name not in first}
+    return {"days": str(window), "by": window.by, **{name: counts[name] for name in first}, **others}

@@ -21,13 +21,9 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import (
-    DATA_VERSION_IS_USER_PROVIDED_TAG,
-    DATA_VERSION_TAG,
-    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
-)
+from pipelines.orchestration.dagster_private import DATA_VERSION_TAG
 from pipelines.orchestration.layout import FeedSpecs, Layout
-from pipelines.orchestration.run_tags import feed_tags, feeds_at_work, last_record
+from pipelines.orchestration.run_tags import feed_tags, feeds_at_work, last_failure
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from state.queries import last_read_rows
 
@@ -83,17 +79,8 @@ def _schedule(
                 run[0].feed, tags=tags, asset_selection=[key for one in run for key in one.selection], asset_check_keys=[]
             )
 
-    return dg.ScheduleDefinition(
-        name=layout.named(name),
-        job_name=layout.named(names.JOB),
-        cron_schedule=clock.cron,
-        execution_timezone=clock.timezone,
-        execution_fn=tick,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Runs the feed, unless a run of it is at work."
-        if len(feeds) == 1
-        else f"Runs the {len(feeds)} feeds that have this schedule, except those at work.",
-    )
+    several = f"Runs the {len(feeds)} feeds that have this schedule, except those at work."
+    return layout.schedule(name, clock, tick, several if len(feeds) > 1 else "Runs the feed, unless a run of it is at work.")
 
 
 def _runs(
@@ -172,9 +159,9 @@ def _sensor(specs: FeedSpecs, watched: Watched, layout: Layout, open_run_context
     feed = specs.feed
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        busy = feeds_at_work(context.instance, open_run_context).reason(feed)
-        if busy is not None:  # The cursor stays, so that what comes while a run is at work is seen by a later tick.
-            return busy
+        run = feeds_at_work(context.instance, open_run_context).busy.get(feed)
+        if run:  # The cursor stays, so that what comes while a run is at work is seen by a later tick.
+            return dg.SkipReason(f"at work: {run}")
         try:
             found = watched.probe(context.instance)
         except TransientError as error:
@@ -185,14 +172,9 @@ def _sensor(specs: FeedSpecs, watched: Watched, layout: Layout, open_run_context
             return dg.SensorResult(skip_reason=f"waits for an update of {watched.what}", cursor=_cursor(0, found))
         return _run_if_changed(specs, watched.what, context.cursor, found, is_left=_is_left(context.instance, feed))
 
-    return dg.SensorDefinition(
-        name=layout.named(f"sync_{names.group_of(feed)}_when_{watched.event}"),
-        job_name=layout.named(names.JOB),
-        evaluation_fn=tick,
-        minimum_interval_seconds=round(watched.every_s),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Runs {feed} when {watched.what} is {'new or has changed' if watched.event == 'changed' else 'updated'}.",
-    )
+    name = f"sync_{names.group_of(feed)}_when_{watched.event}"
+    when = f"{watched.what} is {'new or has changed' if watched.event == 'changed' else 'updated'}"
+    return layout.sensor(name, watched.every_s, tick, f"Runs {feed} when {when}.", names.JOB)
 
 
 def probe_feed(mapping: FeedMapping, access: Access, _instance: dg.DagsterInstance | None = None) -> SourceProbe:
@@ -212,19 +194,13 @@ def _updates(keys: Iterable[dg.AssetKey], instance: dg.DagsterInstance) -> Sourc
         for record in instance.fetch_materializations(key, limit=1).records:
             made = record.asset_materialization
             tags = made.tags or {} if made and not made.partition else {}
-            is_given = tags.get(DATA_VERSION_IS_USER_PROVIDED_TAG) == "true"
-            marks.append(f"{key.to_user_string()} {tags[DATA_VERSION_TAG] if is_given else record.storage_id}")
+            origin = dg.DataProvenance.from_tags(tags)  # None for a version that was reported from outside
+            given = tags.get(DATA_VERSION_TAG) if origin is None or origin.is_user_provided else None
+            marks.append(f"{key.to_user_string()} {given or record.storage_id}")
         for record in instance.fetch_observations(key, limit=1).records:
             seen = record.event_log_entry.asset_observation
-            version = seen.tags.get(DATA_VERSION_TAG) if seen else None
-            marks += [f"{key.to_user_string()} observed {version}"] if version else []
+            marks += [f"{key.to_user_string()} observed {seen.data_version}"] if seen and seen.data_version else []
     return SourceProbe(frozenset(marks), is_growing=True)
-
-
-def last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
-    """Return the feed's last run if it failed, else None."""
-    record = last_record(instance, feed)
-    return record if record and record.dagster_run.status is dg.DagsterRunStatus.FAILURE else None
 
 
 def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
@@ -233,7 +209,7 @@ def _is_left(instance: dg.DagsterInstance, feed: FeedName) -> bool:
     if record is None:
         return False
     tags, ended_s = record.dagster_run.tags, record.end_time or 0.0
-    is_final = tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "false" or tags.get(names.LAUNCHED_BY_TAG) == BACKFILL
+    is_final = tags.get(names.RUN_RETRY_TAG) == "false" or tags.get(names.LAUNCHED_BY_TAG) == BACKFILL
     return not is_final and now().timestamp() - ended_s >= CONTINUED_AFTER_S
 
 

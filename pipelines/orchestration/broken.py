@@ -35,7 +35,7 @@ _SCHEDULE = TypeAdapter(Schedule)
 
 @dataclass(frozen=True, slots=True)
 class BrokenFeed:
-    """A broken mapping file, with its feed's name, schedule and owner, if they can be read and no other file has the name."""
+    """A broken mapping file, and what can be read of it. `feed`, `schedule`: None if another file has the name."""
 
     error: MappingFileError
     feed: FeedName | None = None
@@ -58,13 +58,14 @@ def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
     taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
     feeds: list[BrokenFeed] = []
     for error in folder.broken:
-        document, broken = readable_document(error.path), BrokenFeed(error)
+        document = readable_document(error.path)
+        owner = document.get("owner")
+        broken = BrokenFeed(error, owner=replaced(owner) if isinstance(owner, str) else "")
         with suppress(ValidationError):
             name = FeedName(_NAME.validate_python(document.get("feed")))
             if names.group_of(name) not in taken:
                 taken.add(names.group_of(name))
-                owner = document.get("owner")
-                broken = BrokenFeed(error, name, owner=owner if isinstance(owner, str) else "")
+                broken = replace(broken, feed=name)
                 broken = replace(broken, schedule=_SCHEDULE.validate_python(document.get("schedule")))
         feeds.append(broken)
     return feeds
@@ -122,15 +123,7 @@ def _failing_schedule(broken: BrokenFeed, feed: FeedName, schedule: Schedule, la
     def tick(_context: dg.ScheduleEvaluationContext) -> dg.SkipReason:
         raise dg.Failure(f"The feed did not run: its mapping file is broken.\n{broken.message}")
 
-    return dg.ScheduleDefinition(
-        name=layout.named(names.schedule_of(feed)),
-        job_name=layout.named(names.JOB),
-        cron_schedule=schedule.cron,
-        execution_timezone=schedule.timezone,
-        execution_fn=tick,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Fails: the feed's mapping file is broken.",
-    )
+    return layout.schedule(names.schedule_of(feed), schedule, tick, "Fails: the feed's mapping file is broken.")
 
 
 def _broken_file(broken: BrokenFeed, layout: Layout, folders: Sequence[Path]) -> dg.Definitions:
@@ -141,6 +134,7 @@ def _broken_file(broken: BrokenFeed, layout: Layout, folders: Sequence[Path]) ->
     asset = dg.AssetSpec(
         broken.key_in(layout),
         group_name=GROUP,
+        owners=names.owners_of(broken.owner),
         kinds={"yaml"},
         tags={"eventsync/state": "broken"},
         description=replaced(f"```\n{lines}\n```\n{error.hint}"),
@@ -180,10 +174,4 @@ def _checks_sensor(feeds: Sequence[BrokenFeed], layout: Layout) -> dg.SensorDefi
             return dg.SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} show why")
         return dg.SensorResult(asset_events=red, cursor=digest)
 
-    return dg.SensorDefinition(
-        name=layout.named(SENSOR),
-        evaluation_fn=tick,
-        minimum_interval_seconds=EVERY_S,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Fails the check of each broken mapping file.",
-    )
+    return layout.sensor(SENSOR, EVERY_S, tick, "Fails the check of each broken mapping file.")

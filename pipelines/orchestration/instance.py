@@ -17,15 +17,10 @@ from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import last_failure
-from pipelines.orchestration.dagster_private import (
-    RUN_FAILURE_REASON_TAG,
-    WILL_RETRY_TAG,
-    RunFailureReason,
-    origin_tags,
-)
+from pipelines.orchestration.dagster_private import origin_tags
 from pipelines.orchestration.layout import Layout
-from pipelines.orchestration.run_tags import feeds_of
+from pipelines.orchestration.run_tags import feeds_of, last_failure
+from pipelines.orchestration.workers import INTERRUPTIONS
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
 from state.queries import LedgerQueries
@@ -40,7 +35,8 @@ PAUSED_S, STEADY_S = 300.0, 900.0
 as overdue.
 """
 _BATCH = 500
-JOB = "forget_old_runs"
+JOB = "trim_run_history"
+"""After `sync` in the lists of jobs, which are in alphabetical order."""
 CRON = "20 3 * * *"
 _AT_ONCE = 200
 _LOOK_BACK = timedelta(days=1)
@@ -104,15 +100,8 @@ def notices_sensors(
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
         return dg.SkipReason(f"checked {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
 
-    return (
-        dg.SensorDefinition(
-            name=layout.named(NOTICES_SENSOR),
-            evaluation_fn=tick,
-            minimum_interval_seconds=EVERY_S,
-            default_status=dg.DefaultSensorStatus.RUNNING,
-            description="Notifies the owners of feeds that need attention, through EVENTSYNC_NOTIFY, once per change.",
-        ),
-    )
+    notifies = "Notifies the owners of feeds that need attention, through EVENTSYNC_NOTIFY, once per change."
+    return (layout.sensor(NOTICES_SENSOR, EVERY_S, tick, notifies),)
 
 
 def _notify(
@@ -142,10 +131,8 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, layout: Layout, fee
     if record is None:
         return None
     run, queries = record.dagster_run, LedgerQueries(notifier.engine)
-    if run.tags.get(RUN_FAILURE_REASON_TAG) == RunFailureReason.UNEXPECTED_TERMINATION.value:
-        return None
     recorded = queries.run(notifier.destination, feed, run.run_id)
-    if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
+    if run.is_complete_and_waiting_to_retry or (recorded is not None and recorded.exit_code != 0):
         return None
     youngest = next(iter(queries.runs(destination=notifier.destination, feed=feed, limit=1)), None)
     has_run_since = youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp
@@ -161,7 +148,7 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, layout: Layout, fee
 def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Sequence[str]) -> str | None:
     """Return the first line of the error of a feed's first failed step in Dagster, or else of the run's own.
 
-    None if the feed's `steps` succeeded, in this run or in the one that this repeats.
+    None if the run was interrupted, or if the feed's `steps` succeeded, in this run or in the one that this repeats.
     """
     if run.parent_run_id and run.step_keys_to_execute and not {*steps} & {*run.step_keys_to_execute}:
         return None
@@ -176,7 +163,8 @@ def _failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Se
             continue
         failure = event and (event.step_failure_data if event.is_step_failure else event.job_failure_data)
         if failure and failure.error:
-            return failure.error.message.strip().partition("\n")[0]
+            is_interrupted = failure.error.cls_name in INTERRUPTIONS
+            return None if is_interrupted else failure.error.message.strip().partition("\n")[0]
         return entry.user_message or (event.message if event and event.message else "")
     return "no reason is recorded"
 
@@ -188,14 +176,7 @@ class KeepFor(dg.Config):
 
 
 def instance_definitions(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> dg.Definitions:
-    """Build the sensor that notifies owners, and the job that deletes old runs."""
-    return dg.Definitions.merge(
-        dg.Definitions(sensors=notices_sensors(folder, settings, open_run_context)), history_definitions()
-    )
-
-
-def history_definitions() -> dg.Definitions:
-    """Build the job that deletes old runs with their logs, and its daily schedule, which is off by default."""
+    """Build the sensor that notifies owners, and the job that deletes old runs, whose daily schedule is off by default."""
 
     @dg.op(description="Deletes old runs with their events and output; the newest event of each asset stays.")
     def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:
@@ -203,11 +184,14 @@ def history_definitions() -> dg.Definitions:
         context.log.info("deleted %s runs that began more than %s days ago", count, config.days)
 
     @dg.job(name=JOB, description="Deletes old runs in Dagster; `eventsync prune` does so in the state DB.")
-    def forget_old_runs() -> None:
+    def trim_run_history() -> None:
         forget()
 
-    schedule = dg.ScheduleDefinition(name=f"{JOB}_schedule", job=forget_old_runs, cron_schedule=CRON)
-    return dg.Definitions(jobs=[forget_old_runs], schedules=[schedule])
+    schedule = dg.ScheduleDefinition(
+        name=f"{JOB}_schedule", job=trim_run_history, cron_schedule=CRON, description="Deletes old runs each night. Off at first."
+    )
+    sensors = notices_sensors(folder, settings, open_run_context)
+    return dg.Definitions(jobs=[trim_run_history], schedules=[schedule], sensors=sensors)
 
 
 def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import dagster as dg
 
 from mappings.row_key import FeedName
-from mappings.spec.feed import FeedMapping
+from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.orchestration import names
 from pipelines.orchestration.freshness import freshness_of
-from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
+from pipelines.run.backfill import FIRST_SHOWN, days_ahead, default_way
 
-DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
-"""One partition per day in UTC, from the first day that may be backfilled to today."""
 _KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 """Dagster's own names of source kinds, for which it has icons."""
 _NOT_IN_A_NAME = re.compile(r"\W", re.ASCII)
@@ -35,13 +33,13 @@ class FeedTranslator:
 
 @dataclass(frozen=True, slots=True)
 class FeedSpecs:
-    """The specs of a feed's assets; `backfilled` is None if its source cannot be read by days."""
+    """The specs of a feed's assets."""
 
     mapping: FeedMapping
     source: dg.AssetSpec
     staged: dg.AssetSpec
     published: dg.AssetSpec
-    backfilled: dg.AssetSpec | None
+    backfilled: dg.AssetSpec
 
     @property
     def feed(self) -> FeedName:
@@ -51,7 +49,7 @@ class FeedSpecs:
     @property
     def keys(self) -> list[dg.AssetKey]:
         """All assets of the feed."""
-        return [one.key for one in (self.source, self.staged, self.published, self.backfilled) if one]
+        return [one.key for one in (self.source, self.staged, self.published, self.backfilled)]
 
     @property
     def after(self) -> list[dg.AssetKey]:
@@ -80,13 +78,38 @@ class Layout:
         """Return the default key of an asset."""
         return dg.AssetKey([*self.key_prefix, feed, phase])
 
+    def schedule(self, name: str, clock: Schedule, tick: Callable[..., Any], description: str) -> dg.ScheduleDefinition:
+        """Return a schedule of the job `sync`, on from the start."""
+        return dg.ScheduleDefinition(
+            name=self.named(name),
+            job_name=self.named(names.JOB),
+            cron_schedule=clock.cron,
+            execution_timezone=clock.timezone,
+            execution_fn=tick,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+            description=description,
+        )
+
+    def sensor(
+        self, name: str, every_s: float, tick: Callable[..., Any], description: str, job: str | None = None
+    ) -> dg.SensorDefinition:
+        """Return a sensor, on from the start. `job`: the job that it starts."""
+        return dg.SensorDefinition(
+            name=self.named(name),
+            job_name=self.named(job) if job else None,
+            evaluation_fn=tick,
+            minimum_interval_seconds=round(every_s),
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description=description,
+        )
+
     def specs_of(self, mapping: FeedMapping) -> FeedSpecs:
         """Return the specs of a feed's assets, as the translator wants them."""
         group, owners = names.group_of(mapping.feed), names.owners_of(mapping.owner)
-        default = partial(dg.AssetSpec, group_name=group, owners=owners)
 
         def spec(phase: str, *before: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
-            made = default(self.key_of(mapping.feed, phase), **attributes)
+            key = self.key_of(mapping.feed, phase)
+            made = dg.AssetSpec(key, **{"group_name": group, "owners": owners, **attributes})
             made = self.translator.get_asset_spec(mapping, made)
             return made.replace_attributes(deps=[*made.deps, *(dg.AssetDep(one.key) for one in before)])
 
@@ -96,7 +119,7 @@ class Layout:
             "source",
             deps=[dg.AssetKey(one.split("/")) for one in mapping.after],
             kinds={_KINDS.get(mapping.source.kind, mapping.source.kind)},
-            description=f"The source of {mapping.feed}. Observing checks whether it changed; it reads no rows.",
+            description="Observing checks whether the source has changed; no row is read.",
             metadata={
                 "source": dg.MetadataValue.url(address) if address else mapping.source.place,
                 "mapping file": dg.MetadataValue.path(mapping.path),
@@ -106,27 +129,27 @@ class Layout:
         staged = spec(
             "staged",
             source,
-            kinds={"python", self.state_kind},
+            kinds={self.state_kind},
             code_version=version,
             description="All rows are read, mapped and recorded. The checks are the brakes: they stop a run before it sends.",
         )
         published = spec(
             "published",
             staged,
-            kinds={"python", "http"},
+            kinds={"http"},
             code_version=version,
             freshness_policy=freshness_of(mapping.schedule),
             description="Every due row is sent and answered.",
         )
-        if not has_days(mapping):
-            return FeedSpecs(mapping, source, staged, published, None)
-        way = default_way(mapping.source)
         backfilled = spec(
             "backfilled",
             source,
-            kinds={"python", "http"},
-            partitions_def=DAYS,
-            description=f"Past days (by {way}) that were read again and sent, each row once.",
+            group_name=names.BACKFILLS,
+            kinds={"http"},
+            partitions_def=dg.DailyPartitionsDefinition(
+                start_date=FIRST_SHOWN.isoformat(), end_offset=1 + days_ahead(mapping.source)
+            ),
+            description=f"Days (by {default_way(mapping.source)}) read again and sent, each row once.",
         )
         return FeedSpecs(mapping, source, staged, published, backfilled)
 

@@ -14,8 +14,10 @@ import dagster as dg
 import orjson
 
 from mappings.outcome import shown_place
+from mappings.row_key import FeedName
 from mappings.sentences import Words
 from mappings.spec.feed import FeedMapping
+from pipelines.orchestration import names
 from pipelines.run.brakes import possible_brakes
 from pipelines.run.context import RunContext
 from pipelines.run.outcome import WAITING, ExitCode, RunOutcome
@@ -27,8 +29,7 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.queries import Delivered, LedgerQueries, RowFilter
 
 PUBLISH_CHECKS = {
-    "no_conflicts": "The service reports no idempotency key as used for another event.",
-    "within_limits": "Refused, blocked and uncertain rows stay within the feed's limits.",
+    "within_limits": "No row is in conflict, and refused, blocked and uncertain ones stay within the feed's limits.",
     "drift": "The source agrees with what was delivered, except for differences that a person ignored.",
     "contract": "By its OpenAPI page, the service accepts what the mapping sends.",
 }
@@ -38,6 +39,7 @@ HELD_DECISIONS = (
 )
 ROWS_SHOWN = 20
 EVENTS_SHOWN = 100
+WHAT_TO_DO, ACCEPTING = "what to do", "to accept it, in the launchpad"
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -49,7 +51,7 @@ _PACE_NAMES = {
 }
 
 
-def staged_metadata(staged: Staged) -> dict[str, Any]:
+def staged_metadata(staged: Staged, feed: FeedName) -> dict[str, Any]:
     """Return the metadata of `staged`: the account of the read, and tables of the first rejected and held rows."""
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
@@ -63,6 +65,7 @@ def staged_metadata(staged: Staged) -> dict[str, Any]:
                 "column": reason.column,
                 "found": reason.found[:200],
                 "problem": " ".join(filter(None, (words.problem(reason), words.advice(reason)))),
+                "hint for the mapping": reason.hint,
             }
             for row in report.rejections[:ROWS_SHOWN]
             for reason in row.reasons
@@ -72,7 +75,7 @@ def staged_metadata(staged: Staged) -> dict[str, Any]:
             {"place": shown_place(row.origin), "row key": row.row_key, "looks like": row.twin_key}
             for row in report.held[:ROWS_SHOWN]
         )
-        counts["what a held row waits for"] = _list(HELD_DECISIONS)
+        counts["what a held row waits for"] = _list(one.replace("FEED", feed) for one in HELD_DECISIONS)
     if report.skipped:
         counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
     if staged.notices:
@@ -96,11 +99,17 @@ def brake_results(key: dg.AssetKey, staged: Staged, mapping: FeedMapping) -> lis
                 "measured": dg.MetadataValue.float(round(result.measured, 4)),
                 "allowed": dg.MetadataValue.float(round(result.allowed, 4)),
                 "accepted": dg.MetadataValue.bool(result.is_accepted),
+                **({WHAT_TO_DO: replaced(result.step), ACCEPTING: accepting([result.name])} if result.stops else {}),
             },
         )
         for result in staged.brakes
         if result.name in possible
     ]
+
+
+def accepting(brakes: Iterable[str]) -> str:
+    """Return the options of a run that passes these brakes, as the launchpad takes them."""
+    return f"resources: {{{names.OPTIONS}: {{config: {{accept: [{', '.join(brakes)}]}}}}}}"
 
 
 def waiting_first(waiting: Mapping[str, int], published: PublishReport) -> dict[str, Any]:
@@ -141,7 +150,6 @@ def publish_results(
     changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
     drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows the differences"
     results = {
-        "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
         "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
         "drift": (not changed and not gone, drift),
         "contract": (not published.outlook.errors, "\n".join(published.outlook.notices)),

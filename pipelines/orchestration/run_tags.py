@@ -10,23 +10,23 @@ import dagster as dg
 from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX
+from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX, is_of_our_location
+from pipelines.orchestration.workers import BEGUN, report_dead, worker_of
 from pipelines.run.context import BACKFILL, OpenContext, was_launched_by
 from state.ledger.lease import own_clock
 from state.queries import held_leases
 
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING)
-BEGUN = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
-"""Statuses of a run that may be at work, by whether a lease shows it. `NOT_STARTED` is missing: a process that died before its
-run began leaves it so for ever.
+"""Statuses of a run that may be at work although no lease shows it. `NOT_STARTED` is missing: a process that died before its run
+began leaves it so for ever.
 """
 
 
 def feed_tags(feeds: Sequence[str]) -> Mapping[str, str]:
-    """Return the tags of a run that name its feeds; if there are several, the UI hides them."""
+    """Return the tags of a run that name its feeds; of several the UI hides the names, and shows how many there are."""
     if len(feeds) == 1:
         return {names.FEED_TAG: feeds[0]}
-    return {tag_of(feed): feed for feed in feeds}
+    return {names.FEEDS_TAG: str(len(feeds)), **{tag_of(feed): feed for feed in feeds}}
 
 
 def feeds_of(run: dg.DagsterRun) -> list[FeedName]:
@@ -47,24 +47,39 @@ def tag_of(feed: str) -> str:
     return f"{HIDDEN_TAG_PREFIX}feed.{feed[-58:]}"  # Dagster allows 63 characters after the slash
 
 
-def last_record(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
-    """Return the newest run of a feed, alone or with others; None if there is none."""
+def last_failure(instance: dg.DagsterInstance, feed: FeedName) -> dg.RunRecord | None:
+    """Return the newest run of a feed, alone or with others, if it failed; else None."""
     filters = [dg.RunsFilter(tags={tag: feed}) for tag in (names.FEED_TAG, tag_of(feed))]
     found = [record for one in filters for record in instance.get_run_records(one, limit=1)]
-    return max(found, key=lambda record: record.storage_id, default=None)
+    last = max(found, key=lambda record: record.storage_id, default=None)
+    return last if last and last.dagster_run.status is dg.DagsterRunStatus.FAILURE else None
+
+
+def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
+    """Fail our unfinished runs of this host whose process has died, so that no pool and no schedule waits for them.
+
+    Runs of others in the instance are theirs, and their processes may be hidden from this one.
+    """
+    left = dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, *BEGUN])
+    for run in instance.get_runs(left):
+        worker = worker_of(instance, run) if is_of_our_location(run) or feeds_of(run) else None
+        if worker is not None and worker.is_dead():
+            report_dead(instance, run.run_id, f"process {worker.pid} has died")
 
 
 def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -> FeedsAtWork:
     """Return the feeds that no further run should be started for: those whose lease is held, and those of runs that wait.
 
     Dagster's status of a run that has begun says nothing: where a launcher has no health checks, a killed run is shown as STARTED
-    for ever, and its queue counts it. A run whose lease was neither renewed nor released is reported as failed. If the state DB
-    does not answer, begun runs count as at work.
+    for ever, and its queue and its pool count it. A run whose process has died on this host, or whose lease was neither renewed
+    nor released, is reported as failed. If the state DB does not answer, begun runs count as at work.
     """
+    end_runs_of_the_dead(instance)
     runs = instance.get_runs(dg.RunsFilter(statuses=[*WAITING, *BEGUN]))
     usual, backfills = list[dg.DagsterRun](), list[dg.DagsterRun]()
     for run in runs:
-        (backfills if run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL else usual).append(run)
+        is_backfill = run.tags.get(names.LAUNCHED_BY_TAG) == BACKFILL or "dagster/backfill" in run.tags
+        (backfills if is_backfill else usual).append(run)
     backfilled = frozenset(feed for run in backfills for feed in feeds_of(run))
     waiting = _feeds_with_runs(run for run in usual if run.status in WAITING)
     try:
@@ -76,8 +91,7 @@ def feeds_at_work(instance: dg.DagsterInstance, open_run_context: OpenContext) -
     silent = [holder for _, holder, is_alive in leases if not is_alive]
     for run in (one for one in runs if one.status in BEGUN):
         if any(holder.startswith(f"run {run.run_id},") for holder in silent):
-            instance.report_run_failed(run, "no process renews its lease; the state is intact: the next run continues")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            report_dead(instance, run.run_id, "no process renews its lease")
     held = {feed: holder for feed, holder, is_alive in leases if is_alive and not was_launched_by(holder, BACKFILL)}
     return FeedsAtWork(waiting | held, backfilled)
 
@@ -93,8 +107,3 @@ class FeedsAtWork(NamedTuple):
 
     busy: Mapping[FeedName, str]
     backfilled: frozenset[FeedName]
-
-    def reason(self, feed: FeedName) -> dg.SkipReason | None:
-        """Return a reason to skip a tick if a run of the feed is at work, else None."""
-        run = self.busy.get(feed)
-        return dg.SkipReason(f"at work: {run}") if run else None

@@ -24,7 +24,7 @@ from lookalikes.notices import closed_port
 from pipelines.definitions import application
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import origin_tags
-from pipelines.orchestration.webserver import launch_config
+from pipelines.orchestration.run_request import launch_config
 from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings

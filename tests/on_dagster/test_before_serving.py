@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pipelines.before_serving import DAGSTER_YAML, FORMER, main, missing_settings, prepare_dagster_home
-from pipelines.launcher import process_tags
+from pipelines.orchestration.workers import process_tags
 
 WRITTEN = "b7fc8f093d2eadd2299797cb171947d7494c083f94a5adf50c9be73a6dbc8d20"
 ADDED = ("schedules:", "sensors:", "freshness:")
@@ -63,7 +63,7 @@ def test_a_run_of_a_predecessor_of_the_same_host_is_ended_and_one_at_work_is_lef
     born_later = {**alive, "eventsync/process_started": f"{psutil.Process().create_time() - 1000:.2f}"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
         for tags in (alive, born_later):
-            instance.create_run_for_job(sync, tags=tags, status=dg.DagsterRunStatus.STARTED)
+            instance.create_run_for_job(sync, tags={"eventsync/feed": "town-hall", **tags}, status=dg.DagsterRunStatus.STARTED)
         assert main() == 0
         ended = [run.status for run in instance.get_runs()]
     assert ended == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED]

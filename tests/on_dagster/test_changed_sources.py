@@ -13,7 +13,6 @@ from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.orchestration import automation, names
-from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
 DELIVERED = WATCHED.replace("path: ../{source}", "path: ../in/*.csv\n  files: new")
@@ -93,7 +92,7 @@ def test_a_change_while_a_run_is_at_work_is_seen_by_the_next_look(desk: Desk) ->
     [
         ({}, 6, 1),
         ({}, 4, 0),
-        ({RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}, 6, 0),
+        ({names.RUN_RETRY_TAG: "false"}, 6, 0),
     ],
     ids=["killed, or stopped by an outage", "a moment ago", "it would fail again"],
 )

@@ -21,10 +21,14 @@ import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
 from integration.desk import shell_environ
-from on_dagster.desk import Desk, ended, eventsync_ui, line, start, until
+from on_dagster.desk import MAPPING, Desk, ended, eventsync_ui, line, start, until
 from prometheus import samples
 
-from pipelines.orchestration.webserver import Webserver
+from pipelines.before_serving import DAGSTER_YAML
+from pipelines.cli.webserver import Webserver
+from pipelines.orchestration import names
+from pipelines.orchestration.dagster_private import HIDDEN_TAG_PREFIX
+from pipelines.orchestration.workers import PID_TAG, process_tags
 from pipelines.settings import PACKAGED_FEEDS
 from state.opening import opened_database
 from state.queries import LedgerQueries
@@ -34,13 +38,14 @@ REPOSITORY = Path(__file__).parents[2]
 RUNS = "{ runsOrError { ... on Runs { results { runId jobName status tags { key value } } } } }"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ui:
-    """A running `eventsync ui`, and what its children are."""
+    """A running `eventsync ui`, what its children are, and what it printed until its end."""
 
     process: subprocess.Popen[str]
     home: Path
     url: str
+    printed: str = ""
 
     def ask(self, query: str) -> Any:
         with httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=30) as http:
@@ -62,7 +67,8 @@ def ui(words: tuple[str, ...], home: Path, environ: Mapping[str, str], cwd: Path
         yield running
         family = running.children()
         process.send_signal(signal.SIGINT)
-        assert ended(process)[0] == 0
+        code, running.printed, _ = ended(process)
+        assert code == 0
         left = [one for one in psutil.wait_procs(family, timeout=20)[1] if one.status() != psutil.STATUS_ZOMBIE]
         for one in left:
             one.kill()
@@ -102,7 +108,7 @@ def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_i
     with ui(("--demo", "--folder", str(tmp_path / "demo")), home, settings, tmp_path) as demo:
         with httpx.Client(base_url=demo.url, trust_env=False, verify=False, timeout=30) as http:
             assert Webserver(http, "eventsync").is_there()
-        assert groups_of(demo) == {"krakow_culture", "lisbon_agenda", "osaka_fireworks"}
+        assert groups_of(demo) == {"backfills", "krakow_culture", "lisbon_agenda", "osaka_fireworks"}
         before = demo.runs()
         assert {run["jobName"] for run in before.values()} == {"sync"}
         assert {run["status"] for run in before.values()} == {"SUCCESS"}
@@ -122,6 +128,7 @@ def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_i
         tags = {tag["key"]: tag["value"] for tag in run["tags"]}
         assert (report["run_id"], report["outcome"], report["publish"], run["status"]) == (run_id, "staged", None, "SUCCESS")
         assert tags["eventsync/launched_by"] == "cli"
+    assert "`eventsync ui` shows your own runs" in demo.printed
 
 
 @pytest.mark.slow(about_s=50)
@@ -154,6 +161,38 @@ def test_the_feed_goes_on_after_a_killed_run_worker_without_anybody_following_an
         assert surprises(("reload",), json.loads(out)) == []
         assert "broken_feeds" in groups_of(running)
     assert desk.titles() == sorted(f"Evening {number}" for number in range(200))
+
+
+@pytest.mark.slow(about_s=40)
+def test_the_ui_ends_the_runs_of_a_dead_one_revives_a_killed_daemon_and_leaves_no_process_if_it_is_killed(
+    desk: Desk,
+) -> None:
+    home = desk.folder / "dagster"
+    home.mkdir()
+    launcher_of_dagster = "\n".join(one for one in DAGSTER_YAML.splitlines() if not one.startswith("run_launcher"))
+    (home / "dagster.yaml").write_text(launcher_of_dagster, "utf-8")
+    desk.mapping(text=MAPPING.replace("schedule", "# schedule"))  # so no tick ends it
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        with subprocess.Popen([sys.executable, "-c", ""]) as dying:
+            tags = {**process_tags(), f"{HIDDEN_TAG_PREFIX}{PID_TAG}": str(dying.pid), names.FEED_TAG: "town-hall"}
+        instance.create_run_for_job(nothing, tags=tags, status=dg.DagsterRunStatus.STARTED)
+        with eventsync_ui(desk.environ, home, desk.folder) as (process, url):
+            running = Ui(process, home, url)
+            assert [run["status"] for run in running.runs().values()] == ["FAILURE"]
+            (daemon,) = (one for one in running.children() if any(word.endswith("dagster-daemon") for word in one.cmdline()))
+            daemon.kill()
+            code, out, err = ended(desk.start("run", "town-hall"))
+            assert code == 0, out + err
+            family = running.children()
+            process.kill()
+            process.communicate()
+            assert psutil.wait_procs(family, timeout=60)[1] == []
+    assert len(desk.titles()) == 10
+
+
+@dg.job
+def nothing() -> None:
+    """Does nothing."""
 
 
 def groups_of(running: Ui) -> set[str]:

@@ -19,22 +19,23 @@ from pipelines.definitions import application
 from pipelines.orchestration import names
 from pipelines.run.context import open_context
 
-SOURCE, STAGED, PUBLISHED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published"))
+SOURCE, STAGED, PUBLISHED, BACKFILLED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published", "backfilled"))
 
 
 def spec_of(definitions: dg.Definitions, key: dg.AssetKey) -> dg.AssetSpec:
     return next(spec for spec in definitions.resolve_all_asset_specs() if spec.key == key)
 
 
-def test_a_feed_is_three_assets_that_depend_on_one_another_in_a_group_of_its_name_with_their_owner_and_kinds(desk: Desk) -> None:
+def test_a_feed_is_four_assets_that_depend_on_one_another_with_their_groups_owner_and_kinds(desk: Desk) -> None:
     specs = list(desk.definitions().resolve_all_asset_specs())
     deps = {spec.key: [dep.asset_key for dep in spec.deps] for spec in specs}
-    assert deps == {SOURCE: [], STAGED: [SOURCE], PUBLISHED: [STAGED]}
-    assert {(spec.group_name, *spec.owners) for spec in specs} == {("town_hall", "agenda@example.org")}
-    kinds = {SOURCE: {"csv"}, STAGED: {"python", "sqlite"}, PUBLISHED: {"python", "http"}}
+    assert deps == {SOURCE: [], STAGED: [SOURCE], PUBLISHED: [STAGED], BACKFILLED: [SOURCE]}
+    groups = {(spec.group_name, *spec.owners) for spec in specs}
+    assert groups == {(group, "agenda@example.org") for group in ("town_hall", "backfills")}
+    kinds = {SOURCE: {"csv"}, STAGED: {"sqlite"}, **{key: {"http"} for key in (PUBLISHED, BACKFILLED)}}
     assert {spec.key: spec.kinds for spec in specs} == kinds
     settings = desk.settings.model_copy(update={"state_url": "postgresql+psycopg://worker@db.example.org/eventsync"})
-    assert spec_of(application(settings, _never), STAGED).kinds == {"python", "postgres"}
+    assert spec_of(application(settings, _never), STAGED).kinds == {"postgres"}
 
 
 def test_one_job_stages_and_publishes_all_feeds(desk: Desk) -> None:
@@ -43,7 +44,7 @@ def test_one_job_stages_and_publishes_all_feeds(desk: Desk) -> None:
     others = {dg.AssetKey(["other-feed", phase]) for phase in names.PHASES}
     assert set(job.asset_layer.executable_asset_keys) == {STAGED, PUBLISHED, *others}
     options = job.resource_defs["eventsync_options"].config_schema.config_type.fields
-    expected = {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window"}
+    expected = {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only"}
     assert set(options) == expected
     assert all(len(field.description or "") > 20 and not field.is_required for field in options.values())
 
@@ -99,7 +100,7 @@ def test_fifty_feeds_load_without_a_word_to_the_network(desk: Desk, monkeypatch:
     monkeypatch.setattr(socket.socket, "connect", _never)
     definitions = application(desk.settings, _never)
     dg.Definitions.validate_loadable(definitions)
-    assert (len(list(definitions.resolve_all_asset_specs())), schedules_of_feeds(definitions)) == (153, [])
+    assert (len(list(definitions.resolve_all_asset_specs())), schedules_of_feeds(definitions)) == (204, [])
 
 
 def _never(*_words: object) -> NoReturn:
@@ -188,6 +189,7 @@ def test_its_check_turns_red_by_itself_once_for_each_new_set_of_mistakes_and_say
 
 def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others(desk: Desk) -> None:
     text = WRONG.replace("titel:", '"\\e[35m\\x9b\\u202e evil":').replace("{feed}", OTHER)
+    text = text.replace("owner: agenda@example.org", 'owner: "\\e[35m\\u202e evil"')
     desk.mapping("broken\x1b\udce9", text=text)
     definitions = desk.definitions()
     dg.Definitions.validate_loadable(definitions)
@@ -195,7 +197,8 @@ def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others
     assert isinstance(red, dg.AssetCheckEvaluation)
     assert red.asset_key == dg.AssetKey(["broken_feeds", "broken_1b__dce9__yaml"])
     assert "\u241b[35m\ufffd\ufffd evil" in (red.description or "")
-    assert not {"\x1b", "\x9b", "\u202e", "\udce9"} & set(red.description or "")
+    owners = "".join(owner for spec in definitions.resolve_all_asset_specs() for owner in spec.owners)
+    assert not {"\x1b", "\x9b", "\u202e", "\udce9"} & {*(red.description or ""), *owners}
 
 
 def test_a_person_may_run_the_check_and_it_passes_once_the_file_is_mended(desk: Desk) -> None:
@@ -237,7 +240,8 @@ def test_a_file_whose_feed_cannot_be_told_is_shown_alone(desk: Desk, text: str) 
     definitions = break_one(desk, text)
     assert {key.path[0] for key in definitions.resolve_job_def("sync").asset_layer.executable_asset_keys} == {FEED}
     assert definitions.resolve_schedule_def("sync_town_hall_schedule").cron_schedule == "15 */2 * * *"
-    assert KEY in {spec.key for spec in definitions.resolve_all_asset_specs()}
+    (red,) = (spec for spec in definitions.resolve_all_asset_specs() if spec.key == KEY)
+    assert red.owners == (["agenda@example.org"] if "owner:" in text else [])
 
 
 def test_it_is_red_where_definitions_are_validated(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

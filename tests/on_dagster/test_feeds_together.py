@@ -92,6 +92,7 @@ def test_each_of_the_feeds_of_a_run_has_its_own_accounts_checks_and_failure(hall
     write_rows(halls, BRAKED, day="someday")
     (request,) = tick(halls)
     assert feeds_of(request) == sorted(FEEDS)
+    assert request.tags[names.FEEDS_TAG] == str(len(FEEDS)), "the list of runs hides their names"
     job = (
         halls.definitions()
         .resolve_job_def(names.JOB)

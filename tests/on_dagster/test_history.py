@@ -26,6 +26,7 @@ def instance(home: dg.DagsterInstance) -> dg.DagsterInstance:
 
 def test_old_runs_go_with_their_logs_those_of_ninety_days_stay_and_so_does_what_is_known_of_the_assets(desk: Desk) -> None:
     old, definitions = desk.run().run_id, desk.definitions()
+    assert min(job.name for job in definitions.get_repository_def().get_all_jobs() if not job.name.startswith("__")) == names.JOB
     syncing, forgetting = (definitions.resolve_job_def(name) for name in (names.JOB, JOB))
     unended = desk.instance.create_run_for_job(syncing, status=dg.DagsterRunStatus.STARTED, tags=origin_tags()).run_id
     other_teams = reports.execute_in_process(instance=desk.instance).run_id

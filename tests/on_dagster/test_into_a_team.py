@@ -8,7 +8,6 @@ import sys
 import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import dagster as dg
 import pytest
@@ -163,8 +162,8 @@ def test_two_folders_run_among_a_teams_definitions_and_leave_them_as_they_are(
     )
     assert result.output_for_node("warehouse") == "the team's"
     if made is component_in:
-        groups = {spec.key.path[0]: spec.group_name for spec in definitions.resolve_all_asset_specs()}
-        assert (groups["events"], groups["more"]) == ("town_hall", "partners")
+        groups = {spec.key.to_user_string(): spec.group_name for spec in definitions.resolve_all_asset_specs()}
+        assert (groups["events/town-hall/published"], groups["more/library/published"]) == ("town_hall", "partners")
     deps = definitions.get_repository_def().asset_graph.get(dg.AssetKey("newsletter")).parent_keys
     assert {tuple(key.path) for key in deps} == {("events", FEED, "published"), ("more", OTHER, "published")}
 
@@ -188,13 +187,19 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         feeds_definitions(tmp_path / "nowhere")
 
 
-def test_what_the_page_shows_of_python_loads_and_a_translator_is_asked(team: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("acme.assets")
-    module.__dict__["team_defs"] = dg.Definitions()
-    monkeypatch.setitem(sys.modules, "acme", ModuleType("acme"))
-    monkeypatch.setitem(sys.modules, "acme.assets", module)
-    merged, translated = map(definitions_of, SHOWN["python"])
-    assert dg.AssetKey(["events", FEED, "published"]) in merged.resolve_all_asset_keys()
+@pytest.mark.slow(about_s=8)
+def test_the_module_that_the_page_shows_runs_by_dagsters_commands_and_logs_no_line_for_each_row(team: Desk) -> None:
+    acme = team.folder / "acme"
+    acme.mkdir()
+    (acme / "__init__.py").touch()
+    (acme / "assets.py").write_text("import dagster as dg\n\nteam_defs = dg.Definitions()\n", "utf-8")
+    (acme / "definitions.py").write_text(SHOWN["python"][0], "utf-8")
+    said = command(team, "dagster", "job", "execute", "-m", "acme.definitions", "-j", "events_sync")
+    assert (len(team.titles()), "row is sent" in said) == (10, False)
+
+
+def test_the_translator_that_the_page_shows_is_asked(team: Desk) -> None:
+    translated = definitions_of(SHOWN["python"][1])
     assert {(spec.group_name, spec.tags["partner"]) for spec in translated.resolve_all_asset_specs()} == {("partners", FEED)}
     assert translated.resolve_job_def("sync").execute_in_process(instance=team.instance).success
 
@@ -208,7 +213,7 @@ class Renaming(FeedTranslator):
 def test_an_asset_may_have_another_key(team: Desk) -> None:
     definitions = feeds_definitions("feeds", translator=Renaming())
     keys = {tuple(key.path) for key in definitions.resolve_all_asset_keys()}
-    assert keys == {(FEED, "source"), (FEED, "staged"), ("acme", FEED, "published")}
+    assert keys == {*((FEED, kind) for kind in ("source", "staged", "backfilled")), ("acme", FEED, "published")}
     assert definitions.resolve_job_def("sync").execute_in_process(instance=team.instance).success
     assert len(team.titles()) == 10
 
@@ -249,6 +254,10 @@ def test_a_job_of_the_team_makes_assets_of_two_feeds_in_processes_of_its_own(tea
             for run in LedgerQueries(context.engine).runs(destination=settings.destination, feed=feed)
         ]
     assert [(run.book.feed, run.read is not None) for run in runs] == [(FEED, True), (OTHER, True)]
+    if home:
+        with dg.DagsterInstance.from_config(str(team.folder / "dagster")) as instance:
+            (ours,) = instance.get_runs()
+        assert ours.remote_job_origin is None, "a run of the team's location is not said to be of ours"
 
 
 @pytest.mark.slow(about_s=30)

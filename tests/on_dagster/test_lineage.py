@@ -209,6 +209,11 @@ def test_an_asset_that_gives_its_own_version_is_updated_when_that_changes(export
             runs.append(len(seen.run_requests))
             cursor = seen.cursor
         assert runs == [1, 0, 1]
+    for version in ("b", "c"):
+        reported = dg.AssetMaterialization(EXPORT, tags={"dagster/data_version": version})
+        exported.instance.report_runless_asset_event(reported)
+        runs.append(len(look(exported, cursor).run_requests))
+    assert runs[3:] == [0, 1], "reported from outside of Dagster"
 
 
 def test_feeds_that_follow_one_another_in_a_circle_leave_the_others_alone(desk: Desk) -> None:

@@ -99,6 +99,22 @@ def test_a_run_that_crashed_before_it_began_is_told_once_in_dagsters_words(told:
     assert told.heard() == [], "old news once the feed was run elsewhere"
 
 
+def test_an_interrupted_run_is_no_news_as_the_next_one_goes_on(told: Told) -> None:
+    @dg.job(name=names.JOB, tags={names.FEED_TAG: FEED})
+    def interrupted() -> None:
+        stop()
+
+    run = interrupted.execute_in_process(instance=told.desk.instance, raise_on_error=False)
+    assert not run.success
+    assert told.heard() == []
+
+
+@dg.op
+def stop() -> None:
+    """End as Ctrl-C ends a run."""
+    raise KeyboardInterrupt
+
+
 def test_a_notification_names_the_option_that_cannot_be_used(told: Told) -> None:
     told.desk.run_configured({"resources": {names.OPTIONS: {"config": {"limit": -3}}}})
     told.tick()

@@ -8,23 +8,31 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from documents import surprises
 from integration.desk import shell_environ
-from on_dagster.desk import FEED, Desk
+from on_dagster.desk import FEED, Desk, line
+
+from pipelines.clock import now
 
 PROGRAMS = Path(sys.executable).parent
 
 
 def run(desk: Desk, *words: str, **env: str) -> str:
-    """Run a command as a person of the usual umask, where all is kept as it is by default; return what it printed."""
+    """Run a command; return what it printed on stdout."""
+    return done(desk, *words, **env).stdout
+
+
+def done(desk: Desk, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a person of the usual umask, where all is kept as it is by default."""
     given = {name: value for name, value in desk.environ.items() if name not in {"EVENTSYNC_STATE_URL", "DAGSTER_HOME"}}
     command, environ = [str(PROGRAMS / words[0]), *words[1:]], shell_environ({**given, "EVENTSYNC_LOG": "json debug", **env})
-    done = subprocess.run(command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    said = subprocess.run(command, cwd=desk.folder, env=environ, umask=0o022, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    return said
 
 
 def mode(path: Path) -> str:
@@ -37,15 +45,20 @@ def open_to_others(folder: Path) -> Mapping[str, str]:
 
 
 def test_what_a_backfill_keeps_is_for_its_owner_alone(desk: Desk) -> None:
-    run(desk, "eventsync", "backfill", FEED, "--from", "2031-05-01", "--to", "2031-05-01")
+    day = str(now().date() + timedelta(days=9))
+    desk.source([line(1, day=day)])
+    run(desk, "eventsync", "backfill", FEED, "--from", day, "--to", day)
+    assert list((desk.folder / ".eventsync" / "dagster").glob("history/*"))
     assert open_to_others(desk.folder / ".eventsync") == {}
 
 
 @pytest.mark.slow(about_s=30)
 def test_the_demo_tells_both_rounds_in_one_document_and_what_it_keeps_is_for_its_owner_alone(desk: Desk) -> None:
-    document = json.loads(run(desk, "eventsync", "demo", "--json"))
+    said = done(desk, "eventsync", "demo", "--json", PATH=os.defpath)
+    document = json.loads(said.stdout)
     assert (surprises(("demo",), document), document["sent_twice"]) == ([], 0)
     assert {report["feed"] for report in document["first"]} == {"krakow-culture", "lisbon-agenda", "osaka-fireworks"}
+    assert f"source {PROGRAMS / 'activate'}" in said.stderr, "eventsync is not on the PATH"
     kept = desk.folder / ".eventsync"
     assert open_to_others(kept) == {}
     assert {path.name for path in (kept / "demo").iterdir()} >= {"dagster", "state.db"}

@@ -1,15 +1,15 @@
-"""`eventsync backfill`: sends a window of a feed's past in slices, and resumes at the first slice that is not done."""
+"""`eventsync backfill`: sends a window of a feed in slices, by Dagster where its webserver is there, else in this process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime, timedelta
-from typing import Annotated, Literal
+from datetime import date, timedelta
+from typing import Annotated
+from uuid import uuid4
 
 import typer
-from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, NoDagster, OneFeed, Wait
 
@@ -18,15 +18,29 @@ if IS_WORKING:
     from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
     from mappings.strict import written
-    from pipelines.before_serving import prepare_dagster_home
+    from pipelines.cli.backfill_report import (
+        BackfillAtWork,
+        BackfillList,
+        BackfillRehearsal,
+        CancelledBackfill,
+        RehearsedSlice,
+        accounts_text,
+        backfill_document,
+        days_text,
+        progress_text,
+        slice_end,
+        slice_line,
+    )
+    from pipelines.cli.dagster_backfills import DagsterBackfills, DagsterRecord
     from pipelines.cli.dry_run import rehearse_stage
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run import Launcher, notify_after, notify_before, options_of
     from pipelines.cli.run_report import RunReport, report_from_outcome, sent_in, show_report
+    from pipelines.cli.webserver import Webserver
     from pipelines.clock import monotonic_s, new_backfill_id, now
     from pipelines.logs import configure_logs
-    from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
+    from pipelines.run.backfill import BackfillPlan, is_shown, make_plan, plan_of_record
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, require_service, was_launched_by
     from pipelines.run.empty_slices import EmptySlices
     from pipelines.run.options import RunOptions, Window
@@ -53,7 +67,7 @@ def backfill(  # the options of the surface
         str, typer.Option(metavar="NAME", help="With --by cursor: the column with the time of a row's last change.")
     ] = "",
     slice_: Annotated[
-        str, typer.Option("--slice", metavar="LENGTH", help="Length of a slice: day, week, month, or a number of days.")
+        str, typer.Option("--slice", metavar="LENGTH", help="In this process: day, week, month, or a number of days per slice.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what each slice would send; write and send nothing.")] = False,
     status: AsDraft = None,
@@ -83,30 +97,35 @@ def backfill(  # the options of the surface
         eventsync backfill crm-events --resume
         eventsync backfill crm-events --cancel
 
-    Slices run one after another; a scheduled run that is due runs between two of them. Exit codes are those of
-    `eventsync run`; after 130 (interrupted), `--resume` continues.
+    Slices run one after another; a scheduled run that is due runs between two of them. Where a Dagster webserver
+    answers (`eventsync ui`, EVENTSYNC_DAGSTER_URL), Dagster makes the backfill, in runs of up to 31 days; Ctrl-C then
+    ends only the command. Exit codes are those of `eventsync run`; after 130 (interrupted), `--resume` continues.
     """
     modes = {"--list": list_all, "--cancel": cancel, "--resume": resume, "--dry-run": dry_run}
     _check_options(modes, first, {"--to": last, "--by": by, "--column": column, "--slice": slice_})
     settings, output = current_settings(), Output(is_json=as_json)
     configure_logs(settings)
     mapping = one_feed(settings, feed)
-    if list_all:
-        return _list_all(settings, mapping.feed, output)
+    options = options_of(accept=accept, limit=limit, wait=wait)
     plan = None
     if first:
         days = _day("--from", first), _day("--to", last) if last else now().date()
         plan = make_plan(mapping, days, by, column, slice_)
         plan = plan.model_copy(update={"status": options_of(accept=(), status=status).status})
-    if cancel:
-        return _cancel(settings, mapping.feed, plan, output)
-    require_service(settings)
-    options = options_of(accept=accept, limit=limit, wait=wait)
     if dry_run:
+        require_service(settings)
         return _rehearse(settings, mapping, options, plan, output)
+    # A limit counts over all slices, which only one process can.
+    server = None if no_dagster or limit else Launcher(settings, options, output).webserver()
+    if list_all:
+        return _list_all(settings, mapping, server, output)
+    if cancel:
+        return _cancel(settings, mapping, server, plan, output)
+    require_service(settings)
     with open_context(settings, output.aside) as context:
-        record = _begin_or_resume(context, mapping.feed, plan, output, is_resumed=resume)
-        return BackfillWork(context, mapping, options, record, output, uses_dagster=not no_dagster).run()
+        in_dagster = DagsterBackfills(server, context, mapping, output) if server else None
+        work = _Start(context, mapping, options, in_dagster, output, uses_dagster=not no_dagster)
+        return work.resume(plan) if resume or plan is None else work.begin(plan)
 
 
 def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
@@ -129,108 +148,40 @@ def _day(option: str, text: str) -> date:
         raise ConfigError(f"{option} {text} is not a date", hint="write it like 2031-05-03") from error
 
 
-Days = TypedDict("Days", {"from": date, "to": date})
-
-
-class BackfillSlice(Days):
-    """One slice of a backfill: its days, its state and its run."""
-
-    number: int
-    state: SliceState
-    run_id: str
-    exit_code: int | None
-    message: str
-    counts: Mapping[str, int]
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-class Backfill(Days):
-    """One backfill: its days and its slices; `left` counts the slices that are not done."""
-
-    id: str
-    by: str
-    column: str
-    slice: str
-    status: Literal["draft"] | None
-    state: BackfillState
-    created_at: datetime
-    left: int
-    slices: Sequence[BackfillSlice]
-
-
-class BackfillAtWork(TypedDict):
-    """The progress of a backfill: rows `read` and `sent` by this command, and the state of the whole backfill."""
-
-    exit_code: int
-    feed: str
-    read: int
-    sent: int
-    backfill: Backfill
-
-
-class BackfillList(TypedDict):
-    """The backfills of a feed, newest first."""
-
-    feed: str
-    backfills: Sequence[Backfill]
-
-
-class CancelledBackfill(TypedDict):
-    """The backfill that was cancelled."""
-
-    feed: str
-    backfill: Backfill
-
-
-class RehearsedSlice(Days):
-    """What a run of one slice would do."""
-
-    outcome: str
-    exit_code: int
-    message: str
-    hint: str
-    read: ReadAccount | None
-    would_send: int
-    brakes: Sequence[str]
-    notices: Sequence[str]
-
-
-class BackfillRehearsal(TypedDict):
-    """What a backfill would do, from a dry run."""
-
-    feed: str
-    by: str
-    slice: str
-    exit_code: int
-    would_send: int
-    slices: Sequence[RehearsedSlice]
-
-
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})
 """Outcomes after which a slice is done. After any other one, the slice is run again."""
 
 
-def _records(settings: Settings, feed: FeedName) -> Sequence[BackfillRecord]:
-    """Return the backfills of a feed, newest first; none if there is no state DB."""
+def _records(
+    settings: Settings, mapping: FeedMapping, output: Output, server: Webserver | None = None
+) -> Sequence[BackfillRecord]:
+    """Return the backfills of a feed, newest first, those in Dagster too; none if there is no state DB."""
     if not settings.base_url:
         hint = "set it to the address of the service whose backfills you want"
         raise ConfigError("EVENT_API_BASE_URL is not set", hint=hint)
     with existing_database(settings.state_url) as engine:
-        return Backfills(engine, settings.destination, feed, now).all() if engine else ()
+        if engine is None:
+            return ()
+        context = RunContext(settings, engine)
+        return _all_records(context, mapping, DagsterBackfills(server, context, mapping, output) if server else None)
 
 
-def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
+def _all_records(context: RunContext, mapping: FeedMapping, in_dagster: DagsterBackfills | None) -> Sequence[BackfillRecord]:
+    found = (*_backfills(context, mapping.feed).all(), *(in_dagster.records() if in_dagster else ()))
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def _list_all(settings: Settings, mapping: FeedMapping, server: Webserver | None, output: Output) -> int:
     """Print the feed's backfills, and the slices of the open one or else of the newest; return 0."""
-    records = _records(settings, feed)
-    output.document(BackfillList(feed=feed, backfills=[_document(record) for record in records]))
+    feed, records = mapping.feed, _records(settings, mapping, output, server)
+    output.document(BackfillList(feed=feed, backfills=[backfill_document(record) for record in records]))
     if not records:
         output.note(f"{feed}: no backfills yet")
         return 0
     output.table(f"{feed}: backfills", map(_line, records))
     shown = next((record for record in records if record.state is BackfillState.OPEN), records[0])
-    output.table(f"{feed}: the slices of {shown.backfill_id}", map(_slice_line, shown.slices))
+    output.table(f"{feed}: the slices of {shown.backfill_id}", map(slice_line, shown.slices))
     if shown.state is BackfillState.OPEN:
         output.note(f"`eventsync backfill {feed} --resume` continues it, `--cancel` cancels it")
     return 0
@@ -241,24 +192,20 @@ def _line(one: BackfillRecord) -> dict[str, object]:
     return {**line, "slices": len(one.slices), "left": len(one.left), "created at": one.created_at}
 
 
-def _slice_line(one: SliceRecord) -> dict[str, object]:
-    state = "running, or killed" if one.state is SliceState.WORKING else one.state.value
-    line = {"slice": one.number, "days": _days(one.first, one.last), "state": state}
-    line |= {name: one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected")}
-    ended = one.message.partition("\n")[0] or f"exit code {one.exit_code}" if one.exit_code else ""
-    return {**line, "how it ended": ended, "run": one.run_id}
-
-
-def _cancel(settings: Settings, feed: FeedName, plan: BackfillPlan | None, output: Output) -> int:
-    """Cancel the open backfill, return 0; `plan` selects one if several are open."""
-    record = _open_one(feed, _records(settings, feed), plan)
+def _cancel(settings: Settings, mapping: FeedMapping, server: Webserver | None, plan: BackfillPlan | None, output: Output) -> int:
+    """Cancel the open backfill, return 0; `plan` selects one if several are open. Dagster also stops its runs."""
+    feed, record = mapping.feed, _open_one(mapping.feed, _records(settings, mapping, output, server), plan)
     with open_context(settings) as context:
-        backfills = _backfills(context, feed)
-        count = backfills.cancel(record.backfill_id)
-        output.document(CancelledBackfill(feed=feed, backfill=_document(backfills.one(record.backfill_id))))
-    output.note(f"{feed}: backfill {record.backfill_id} is cancelled; {count} of {len(record.slices)} slices were not done")
-    if record.is_at_work:
-        output.note("a slice that is running now finishes first; the feed's next run sends what is staged")
+        if server and isinstance(record, DagsterRecord):
+            record = DagsterBackfills(server, context, mapping, output).cancel(record)
+        else:
+            backfills = _backfills(context, feed)
+            backfills.cancel(record.backfill_id)
+            if record.is_at_work:
+                output.note("a slice that is running now finishes first; the feed's next run sends what is staged")
+            record = backfills.one(record.backfill_id)
+        output.document(CancelledBackfill(feed=feed, backfill=backfill_document(record)))
+    output.note(f"{feed}: backfill {record.backfill_id} is cancelled; {progress_text(record)}")
     return 0
 
 
@@ -272,7 +219,7 @@ def _open_one(feed: FeedName, records: Sequence[BackfillRecord], plan: BackfillP
     Raises:
         ConfigError: none is open, or more than one matches.
     """
-    found = [one for one in records if one.state is BackfillState.OPEN and plan in {None, plan_of_record(one)}]
+    found = [one for one in records if one.state is BackfillState.OPEN and _is_of(one, plan)]
     if not found:
         hint = f"`eventsync backfill {feed} --list` lists the backfills; --from and --to start one"
         raise ConfigError(f"{feed} has no open backfill" + (f" of {plan}" if plan else ""), hint=hint)
@@ -284,57 +231,66 @@ def _open_one(feed: FeedName, records: Sequence[BackfillRecord], plan: BackfillP
     return found[0]
 
 
-def _document(record: BackfillRecord) -> Backfill:
-    """Build the JSON document of a backfill."""
-    plan = plan_of_record(record)
-    window, left = plan.window, len(record.left)
-    slices = [
-        document_from(BackfillSlice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
-        for one in record.slices
-    ]
-    words = {"from": window.first, "to": window.last, "by": window.by, "column": window.column, "slice": plan.slice}
-    return document_from(Backfill, record, **words, id=record.backfill_id, status=plan.status, left=left, slices=slices)
+def _is_of(record: BackfillRecord, plan: BackfillPlan | None) -> bool:
+    """Return whether a backfill can be continued, with the days, the way and the status of a plan, in slices of any length."""
+    if isinstance(record, DagsterRecord) and not record.can_continue:
+        return False
+    return plan is None or plan_of_record(record).model_copy(update={"slice": plan.slice}) == plan
 
 
-def _days(first: object, last: object) -> str:
-    return f"{first}" if first == last else f"{first} to {last}"
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Begins a backfill in Dagster if its webserver is there, else in this process; resumes one where it began."""
 
+    context: RunContext
+    mapping: FeedMapping
+    options: RunOptions
+    in_dagster: DagsterBackfills | None
+    output: Output
+    uses_dagster: bool
 
-def _progress(record: BackfillRecord) -> str:
-    done = sum(one.state is SliceState.DONE for one in record.slices)
-    return f"{done} of {counted(len(record.slices), 'slice')} done"
-
-
-def _begin_or_resume(
-    context: RunContext, feed: FeedName, plan: BackfillPlan | None, output: Output, *, is_resumed: bool
-) -> BackfillRecord:
-    """Return the open backfill to continue (`plan` None: of any days), or start a new one.
-
-    Raises:
-        ConfigError: a backfill is to be resumed, and none is open or more than one matches.
-        HeldByAnotherError: a living run works on one of its slices.
-    """
-    backfills = _backfills(context, feed)
-    records = backfills.all()
-    is_known = any(one.state is BackfillState.OPEN and plan_of_record(one) == plan for one in records)
-    if plan is None or is_resumed or is_known:
-        record = _open_one(feed, records, plan)
-        output.note(f"{feed}: continuing backfill {record.backfill_id}, {_progress(record)}")
-    else:
+    def begin(self, plan: BackfillPlan) -> int:
+        """Begin a backfill, or continue the open one of these days; return the exit code."""
+        backfills = _backfills(self.context, self.mapping.feed)
+        records = _all_records(self.context, self.mapping, self.in_dagster)
+        if any(one.state is BackfillState.OPEN and _is_of(one, plan) for one in records):
+            return self.resume(plan)
+        if self.in_dagster and is_shown(self.mapping, plan.window):
+            return self.in_dagster.launch(plan, self.options)
         days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
-        output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
-        record = backfills.open(new_backfill_id(now()), plan.model_dump_json(), days)
-    queries = LedgerQueries(context.engine)
-    for status in queries.status(destination=context.settings.destination, feed=feed) if record.is_at_work else ():
-        held = status.lease
-        if held is not None and not held.is_gone and was_launched_by(held.name, BACKFILL):
-            raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
-    return record
+        self.output.note(f"{self.mapping.feed}: {plan}: {counted(len(days), 'slice')}")
+        return self._work(backfills.open(new_backfill_id(now()), plan.model_dump_json(), days))
+
+    def resume(self, plan: BackfillPlan | None) -> int:
+        """Continue the open backfill (`plan` None: of any days), or the last one that was cancelled in Dagster; return the exit
+        code.
+
+        Raises:
+            ConfigError: none is open or more than one matches.
+            HeldByAnotherError: a living run works on one of its slices.
+        """
+        feed, records = self.mapping.feed, _all_records(self.context, self.mapping, self.in_dagster)
+        last = next((one for one in records if _is_of(one, plan)), None)
+        is_cancelled = isinstance(last, DagsterRecord) and last.state is BackfillState.CANCELLED
+        record = last if last and is_cancelled else _open_one(feed, records, plan)
+        self.output.note(f"{feed}: continuing backfill {record.backfill_id}, {progress_text(record)}")
+        if self.in_dagster and isinstance(record, DagsterRecord):
+            return self.in_dagster.resume(record, self.options)
+        return self._work(record)
+
+    def _work(self, record: BackfillRecord) -> int:
+        queries, destination = LedgerQueries(self.context.engine), self.context.settings.destination
+        for status in queries.status(destination=destination, feed=self.mapping.feed) if record.is_at_work else ():
+            held = status.lease
+            if held is not None and not held.is_gone and was_launched_by(held.name, BACKFILL):
+                raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
+        work = BackfillWork(self.context, self.mapping, self.options, record, self.output, uses_dagster=self.uses_dagster)
+        return work.run()
 
 
 @dataclass(slots=True)
 class BackfillWork:
-    """Runs the slices of a backfill; counts slices `done` and rows `read` and `sent`."""
+    """Runs the slices of a backfill; counts slices `done` and rows `read` and `sent`; `counts`: those of each slice."""
 
     context: RunContext
     mapping: FeedMapping
@@ -345,17 +301,19 @@ class BackfillWork:
     read: int = 0
     sent: int = 0
     done: int = 0
+    counts: list[Mapping[str, int]] = field(default_factory=list)
     began_s: float = field(default_factory=lambda: monotonic_s())  # noqa: PLW0108  # imported for work only
     stopped_by: RunReport | None = None
     launcher: Launcher = field(init=False)
     empty: EmptySlices = field(init=False)
-    is_shown: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the launcher and the search for empty slices; the Dagster UI shows a backfill that this process runs."""
+        """Create the launcher and the search for empty slices."""
         self.launcher = Launcher(self.context.settings, self.options, self.output, BACKFILL)
         self.empty = EmptySlices(self.context, self.mapping)
-        self.is_shown = self.uses_dagster and self.launcher.webserver() is None
+        if self.uses_dagster and not is_shown(self.mapping, plan_of_record(self.record).window):
+            self.uses_dagster = False
+            self.output.note("Dagster has no partitions for some of these days: the backfill runs without it")
 
     def run(self) -> int:
         """Run the slices that are left; return the gravest exit code of the slices.
@@ -403,13 +361,11 @@ class BackfillWork:
         """Print the backfill's progress, as a document or as sentences."""
         self.record = record = self.backfills.one(self.record.backfill_id)
         self._print_document(exit_code)
-        if self.is_shown and exit_code != ExitCode.INTERRUPTED and any(one.run_id for one in record.slices):
-            self._show_in_dagster(record)
         feed = self.mapping.feed
         self.output.note(*self.empty.notices)
         if self.stopped_by is not None:
             show_report(self.output, self.stopped_by)
-        done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
+        done = f"{progress_text(record)}; {accounts_text(self.counts)}"
         self.output.note(f"{feed}: backfill {record.backfill_id}: {done}")
         if record.left:
             self.output.note(f"continue with `eventsync backfill {feed} --resume`")
@@ -417,7 +373,7 @@ class BackfillWork:
             self.output.note("the backfill was cancelled meanwhile")
 
     def _print_document(self, exit_code: int) -> None:
-        feed, backfill = self.mapping.feed, _document(self.record)
+        feed, backfill = self.mapping.feed, backfill_document(self.record)
         self.output.document(document_from(BackfillAtWork, self, exit_code=int(exit_code), feed=feed, backfill=backfill))
 
     def _give_way(self) -> None:
@@ -438,16 +394,17 @@ class BackfillWork:
         limit = None if self.options.limit is None else self.options.limit - self.sent
         more = {"window": window, "status": plan.status, "limit": limit}
         options = self.options.model_copy(update={**more, "wait": self.options.wait or not is_first})
-        title = f"{self.mapping.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
+        title = f"{self.mapping.feed} {days_text(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
         launcher = self.launcher
         launcher.options, launcher.title = options, title
         try:
             if one.state is SliceState.LEFT and one.exit_code is None:
-                with self.output.progress(f"looking for rows of {_days(one.first, one.last)}") as bar:
+                with self.output.progress(f"looking for rows of {days_text(one.first, one.last)}") as bar:
                     if self.empty.has(window, bar.advance):
                         return self._nothing_read()
-            launcher.backfill = self.backfills.one(self.record.backfill_id) if self.is_shown else None
-            (report,) = launcher.run([self.mapping], uses_dagster=self.uses_dagster)
+            if self.uses_dagster:
+                launcher.load([self.mapping])
+            report = launcher.run_one(self.mapping, str(uuid4()), uses_dagster=self.uses_dagster)
         except KeyboardInterrupt:
             end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
             self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
@@ -458,16 +415,6 @@ class BackfillWork:
         report = report_from_outcome(self.mapping.feed, "", RunOutcome("done", ExitCode.DONE))
         return replace(report, read=asdict(ReadAccount()), publish=asdict(PublishAccount()))
 
-    def _show_in_dagster(self, record: BackfillRecord) -> None:
-        """Show the backfill's state in the Backfills tab of the Dagster UI."""
-        prepare_dagster_home(self.context.settings.dagster_home)
-        from dagster import DagsterInstance  # Dagster takes seconds to import
-
-        from pipelines.launcher import show_backfill
-
-        with DagsterInstance.get() as instance:
-            show_backfill(instance, self.mapping, record)
-
     def _end_slice(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
         """Record and print how a slice ended; return whether to run the next one."""
         read, publish = report.read or {}, report.publish or {}
@@ -476,18 +423,15 @@ class BackfillWork:
         is_spent = self.options.limit is not None and self.sent >= self.options.limit
         is_through = report.outcome in _THROUGH and not (is_spent and publish.get("pending"))
         self.done += is_through
-        message = "\n".join(filter(None, (report.message, report.hint))) or report.outcome
-        # Both accounts in one: `new` of the publish repeats what the read counted.
-        counts = {**read, **{name: count for name, count in publish.items() if name != "new"}}
-        state = SliceState.DONE if is_through else SliceState.LEFT
-        end = SliceEnd(state, report.run_id, report.exit_code, message, counts)
+        end = slice_end(report, SliceState.DONE if is_through else SliceState.LEFT)
+        self.counts.append(end.counts)
         is_claimed = self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
         terms = [f"{read['read']:,} read", f"{read['new']:,} new", f"{sent_in(report):,} sent"] if read else []
         terms += [f"{read[name]:,} {name}" for name in ("rejected", "held", "drifted") if read.get(name)]
         if report.exit_code != ExitCode.DONE:
             terms.append(report.outcome)
             self.stopped_by = report
-        self.output.note(f"{_days(one.first, one.last)}: {', '.join(terms)} · {self._pace(left)}")
+        self.output.note(f"{days_text(one.first, one.last)}: {', '.join(terms)} · {self._pace(left)}")
         return is_claimed and is_through and not is_spent
 
     def _pace(self, left: int) -> str:
@@ -503,7 +447,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     Return 0, or the exit code of the slice at which the backfill would stop: later ones are not read.
     """
     if plan is None:
-        record = _open_one(mapping.feed, _records(settings, mapping.feed), None)
+        record = _open_one(mapping.feed, _records(settings, mapping, output), None)
         plan = plan_of_record(record)
         windows = tuple(map(plan.window_of, record.left))
     else:
@@ -547,7 +491,7 @@ def _rehearsed(window: Window, outcome: RunOutcome, staged: Staged | None) -> Re
 
 def _rehearsal_line(one: RehearsedSlice) -> dict[str, object]:
     counts = asdict(one["read"]) if one["read"] else {}
-    line = {"days": _days(one["from"], one["to"]), "read": counts.get("read", "")}
+    line = {"days": days_text(one["from"], one["to"]), "read": counts.get("read", "")}
     line |= {"would send": one["would_send"] if counts else ""}
     line |= {name: counts.get(name, "") for name in ("unchanged", "drifted", "rejected", "held")}
     return {**line, "left out": counts.get("filtered", ""), "how it would end": one["message"] if one["exit_code"] else ""}

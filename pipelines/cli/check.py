@@ -69,16 +69,18 @@ def check(
     settings, output = current_settings(), Output(is_json=as_json)
     shared = [one for one in (shared_file(settings, word) for word in feeds or ()) if one]
     loaded = _loaded(settings, feeds or (), shared)
-    findings = [find(one) for one in loaded]
+    findings = [find(one, settings.access) for one in loaded]
     if is_live:
         from pipelines.cli.check_live import ask_for, readiness  # offline, nothing of the network is loaded
 
         sound = [one for one in loaded if not isinstance(one, MappingFileError)]
-        answers = ask_for(settings, sound, is_probing=probe, is_testing=notify)
+        with output.progress(f"asking the service, and the sources of {counted(len(sound), 'feed')}", is_counted=False):
+            answers = ask_for(settings, sound, is_probing=probe, is_testing=notify)
         for one, found in zip(loaded, findings, strict=True):
             found["live"] = answers.get(one.path, ())
     replies = [answer for found in findings for answer in found.get("live", ())]
     unsound = [found["feed"] for found in findings if not is_sound(found)]
+    unfinished = [found["feed"] for found in findings if found["fill_ins"]]
     code = worst({UNSOUND for _ in unsound} | {answer.exit_code for answer in replies})
     document = Check(feeds=findings, ok=code == 0)
     if shared:
@@ -94,7 +96,8 @@ def check(
     problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"
     sound_files = f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} correct{problems}"
     unusable = f"{len(unsound)} of {len(findings)} mapping files must be corrected: {', '.join(unsound)}"
-    output.note(unusable if unsound else sound_files)
+    open_values = f"{counted(sum(found['fill_ins'] for found in findings), 'value')} to fill in: {', '.join(unfinished)}"
+    output.note(unusable if unsound else open_values if unfinished else sound_files)
     return code
 
 
@@ -136,7 +139,8 @@ def _show(output: Output, one: CheckedFile) -> None:
     verdict = [counted(count, noun) for count, noun in found if count]
     if is_sound(one):
         ran = f"{counted(examples.run, 'example')} passed" if examples.run else "no examples"
-        verdict.insert(0, f"correct, {ran}")
+        verdict.insert(0, f"{counted(one['fill_ins'], 'value')} to fill in" if one["fill_ins"] else "correct")
+        verdict.insert(1, ran)
     output.note(f"{one['feed']} ({one['path']}): {', '.join(verdict)}")
     for kind, problems in (("error", one["problems"]), ("warning", one["warnings"])):
         for problem in problems:

@@ -22,12 +22,12 @@ from mappings.delivery import Drift
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.examples import example_bodies
-from mappings.lint.warnings import FILL_IN
+from mappings.lint.warnings import FILL_IN, NO_PLACES
 from mappings.outcome import MappedRow
-from mappings.outgoing import outgoing_of
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource, SalesforceSource
+from mappings.spec.source import GoogleSheetsSource, RestSource, SalesforceSource
 from pipelines.cli.findings import LiveFinding, Readiness
 from pipelines.cli.service_lists import ServiceAnswers, ask_service
 from pipelines.cli.state_reader import open_state
@@ -41,6 +41,7 @@ from state.opening import existing_database
 _UNPROVEN = "permission to create events can only be tested by a request: `--probe` sends an empty event, which is refused"
 _ORDER = "`events:create`, unless the service checks fields before scopes"
 _UNCHECKED: Readiness = "could not be checked"
+_FILL_IN_VALUE = f'"{FILL_IN}"'.encode()
 _SHOWN = 5
 _LISTED = 60
 TEST = Message("eventsync: a test", "Notifications about feeds arrive here. Nothing is wrong.", Tone.RELIEF)
@@ -70,7 +71,10 @@ def _failed(about: str, error: SyncError) -> LiveFinding:
 
 
 _LATER = "check again when the service answers"
-_SUBJECTS = ("service", "key", "scopes", "channels", "classifications", "contract", "source", "write_back", "ledger", "notify")
+_SUBJECTS = (
+    *("service", "key", "scopes", "channels", "classifications", "places", "contract", "source", "write_back", "ledger"),
+    "notify",
+)
 
 
 def readiness(answers: Mapping[str, Sequence[LiveFinding]]) -> Iterator[dict[str, object]]:
@@ -168,6 +172,7 @@ def of_service(
     yield _failed("channels", channels) if isinstance(channels, SyncError) else _channels(channels, mapping)
     known = lists.classifications
     yield _failed("classifications", known) if isinstance(known, SyncError) else _classifications(known, mapping, memory)
+    yield _places(mapping)
     yield from _contract(lists.page, bodies)
 
 
@@ -215,8 +220,9 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
     if not unknown and changed:
         return _unwise("classifications", changed)
     if not unknown:
-        version = f"version {known.version}, {len(known.slugs)} of them"
-        return _well("classifications", f"{version}; the service knows all {len(named)} that the mapping names")
+        all_ = "the one" if len(named) == 1 else f"all {len(named)}"
+        version = f"version {known.version} has {len(known.slugs)} of them"
+        return _well("classifications", f"{version}, including {all_} that the mapping names" if named else version)
     slugs, texts = sorted(known.slugs), []
     for slug in unknown[:_SHOWN]:
         files = (name for name, table in mapping.tables.items() if any(slug in row for row in table.rows))
@@ -227,6 +233,17 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
         texts.append(f"the service has {', '.join(slugs[:_LISTED])}{more}")
     return _wrong("classifications", "; ".join(filter(None, [*texts, changed])), ExitCode.CONFIG)
+
+
+def _places(mapping: FeedMapping) -> LiveFinding:
+    """Return the place identifiers that the mapping names, for a person to ask about."""
+    sent = outgoing_of(mapping)
+    for name in ("approxLocation", "city", "placeId"):
+        sent = sent.fields.get(name, Outgoing("string"))
+    ids = sorted(str(value) for value in sent.values if value != FILL_IN)
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    named = f" whether it has {', '.join(ids[:_SHOWN])}{more}" if ids else ""
+    return replace(_well("places", f"{NO_PLACES}{named}"), state=_UNCHECKED)
 
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:
@@ -245,9 +262,11 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
 
 def _contract(page: Node | NoPage, bodies: Sequence[bytes]) -> Iterator[LiveFinding]:
     """Yield what the page would refuse, errors first; one line if that is nothing or the page cannot be used."""
-    if not bodies:
-        page = NoPage("no example and no first row of the source becomes an event")
-    drifts = page if isinstance(page, NoPage) else compare(page, bodies)
+    finished = [body for body in bodies if _FILL_IN_VALUE not in body]
+    if not finished:
+        held = "all payloads of examples and first rows hold values to fill in"
+        page = NoPage(held if bodies else "no example and no first row of the source becomes an event")
+    drifts = page if isinstance(page, NoPage) else compare(page, finished)
     if isinstance(drifts, NoPage):
         yield _unwise("contract", f"could not be compared: {drifts.why}; runs do not need it", state=_UNCHECKED)
         return
@@ -258,7 +277,7 @@ def _contract(page: Node | NoPage, bodies: Sequence[bytes]) -> Iterator[LiveFind
             _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift, state)
         )
     if not drifts:
-        yield _well("contract", f"the service's OpenAPI page accepts the {len(bodies)} payloads of examples and first rows")
+        yield _well("contract", f"the service's OpenAPI page accepts the {len(finished)} payloads of examples and first rows")
 
 
 Faults = Mapping[Recipient, str]
@@ -301,9 +320,15 @@ def _of_source(settings: Settings, mapping: FeedMapping, bodies: list[bytes]) ->
                 source, mapping.path.parent, columns, access=settings.access, folders=mapping.folders
             ).read() as reading:
                 rows, headers = list(islice(reading.rows, MOST_PAYLOADS)), reading.headers
+                # All pages have come before the first row, so that the end is known already.
+                notices = reading.ending().notices if isinstance(source, RestSource) else ()
             bodies += [outcome.body for outcome in mapper.over(rows) if isinstance(outcome, MappedRow)]
             text = f"{name}: {len(reading.columns)} columns, including the {len(columns)} that the mapping reads"
+            if isinstance(source, RestSource) and not source.pages.total:
+                text = f"{text}; name `pages.total` if the API gives it: an empty page in the middle would look like the end"
             yield _well("source", text if rows else f"{text}; no rows")
+            for notice in notices:
+                yield _unwise("source", notice)
             if isinstance(source, GoogleSheetsSource) and source.write_back:
                 yield _write_back(source.write_back.names, name, tuple(headers.values()))
     except SyncError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +43,18 @@ def demo(folder: DemoFolder = Path(".eventsync/demo"), as_json: AsJson = False) 
     output.note(
         f"\nSecond run: {sent} sent. To see the runs in the Dagster UI and the published pages: make ui (or eventsync ui --demo)"
     )
+    if activation := _activation():
+        output.note(f"eventsync is not on your PATH yet; before you type its commands: {activation}")
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
+
+
+def _activation() -> str:
+    """Return the command that activates the virtual environment of this process, "" if it is active or there is none."""
+    programs = Path(sys.prefix) / "bin"
+    found, script = shutil.which("eventsync"), programs / "activate"
+    if (found and Path(found).parent == programs) or not script.is_file():
+        return ""
+    return f"source {script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script}"
 
 
 class Demo(TypedDict):

@@ -16,8 +16,9 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, waiting_words
 
 if IS_WORKING:
     from mappings.outcome import shown_place
+    from mappings.row_key import typed_key
     from pipelines.cli.output.console import Output, document_from, spelt
-    from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
+    from pipelines.cli.state_reader import FeedSession, open_feed_session
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
     from state.queries import RowFilter, RunRecord

@@ -25,7 +25,7 @@ if IS_WORKING:
     from mappings.outcome import Absorbed, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
     from mappings.positions import locate
     from mappings.reasons import did_you_mean
-    from mappings.row_key import FeedName, IdempotencyKey, RowKey
+    from mappings.row_key import FeedName, IdempotencyKey, RowKey, typed_key
     from mappings.spec.feed import FeedMapping
     from mappings.spec.rules import Duplicates, Group
     from mappings.yaml.loader import document_of
@@ -44,7 +44,7 @@ if IS_WORKING:
     )
     from pipelines.cli.rows import Entry, entry_of
     from pipelines.cli.service_lists import known_lists
-    from pipelines.cli.state_reader import StateReader, open_state, typed_key
+    from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.run.options import as_of_moment
     from pipelines.settings import current_settings
@@ -56,8 +56,8 @@ Row = Annotated[
     str,
     typer.Argument(
         metavar="ROW",
-        help="As commands print it: a row's or an event's key, a number, a place (events.csv:17), an idempotency key (es1-…) or "
-        '"event 57".',
+        help="As commands print it: a row's or an event's key, a number, a place (events.csv:17), an idempotency key (es1-…), "
+        '"event 57", or the text of its title cell.',
     ),
 ]
 
@@ -142,6 +142,8 @@ class Explained(TypedDict):
 
 
 _KEPT_KEYS = 50_000
+_BY_TITLE = 3
+_NAMED = 5
 _EVENT = re.compile(r"es1-[0-9a-f]{32}|event #?([0-9]{1,18})", re.ASCII)
 
 
@@ -153,13 +155,15 @@ def _find(
     bar: Progress,
     first_run: FirstRun,
 ) -> tuple[SourceRow, list[tuple[RowOutcome, Foreseen]]]:
-    """Return the row that `word` names by place, key or number, with its outcomes: by itself, and in a first run.
+    """Return the row that `word` names by place, key, number or title, with its outcomes: by itself, and in a first run.
 
     The source is read to its end: any other row may have the same key or resemble this one.
     """
-    named = dict[int, SourceRow]()  # the first row that the word names by key or place (0), by an event's key (1), by number (2)
+    # the first row that the word names by key or place (0), by an event's key (1), by number (2), by its title (3)
+    named = dict[int, SourceRow]()
     keys: dict[RowKey, None] = {}
-    wanted, number = typed_key(word), word.lstrip("#:")
+    wanted, number, titled = typed_key(word), word.lstrip("#:"), dict[str, None]()
+    column, title = mapper.field_columns.get("title", ""), _as_title(word)
 
     def compared(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
@@ -171,6 +175,9 @@ def _find(
                 named.setdefault(1, row)
             elif number == row.location.shown_number:
                 named.setdefault(2, row)
+            elif title and _as_title(row.cells.get(column, "")) == title:
+                named.setdefault(_BY_TITLE, row)
+                titled[key or str(row.location)] = None
             if key and len(keys) < _KEPT_KEYS:
                 keys[key] = None
             yield row
@@ -182,11 +189,18 @@ def _find(
             if any(row.location == outcome.location for row in named.values()):
                 became.append((outcome, foreseen))
     if not named:
-        accepted = "its key, number or place, or an event's key, idempotency key or number, as in `event 57`"
+        accepted = "its key, number, place or title, or an event's key, idempotency key or number, as in `event 57`"
         hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys: write {accepted}"
-        raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
+        raise ConfigError(f"{feed}: {word!r} is not in the source as read now", hint=hint)
+    if min(named) == _BY_TITLE and len(titled) > 1:
+        some = ", ".join(list(titled)[:_NAMED]) + ", …" * (len(titled) > _NAMED)
+        raise ConfigError(f"{feed}: {len(titled):,} rows have the title {word!r}: {some}", hint="name one of them by its key")
     found = named[min(named)]
     return found, [one for one in became if one[0].location == found.location]
+
+
+def _as_title(text: str) -> str:
+    return " ".join(typed_key(text).casefold().split())
 
 
 def _name_of_event(word: str) -> IdempotencyKey | int | None:

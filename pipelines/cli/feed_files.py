@@ -5,7 +5,7 @@ files.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import including, is_shared
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_feed, load_folder
+from pipelines.cli.output.console import counted
 from pipelines.settings import Settings
 
 _NAMED = 20
@@ -33,6 +34,13 @@ def broken_files(errors: Sequence[MappingFileError]) -> list[BrokenFile]:
     """Return broken mapping files for a JSON document, sorted by path."""
     ordered = sorted(errors, key=lambda error: error.path)
     return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in ordered]
+
+
+def broken_lines(errors: Sequence[MappingFileError]) -> Iterator[str]:
+    """Yield a line for people about each broken mapping file, sorted by path."""
+    for one in broken_files(errors):
+        path = one["path"]
+        yield f"broken: {path} has {counted(len(one['problems']), 'mistake')}; `eventsync check {path}` shows them"
 
 
 def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:

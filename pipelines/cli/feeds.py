@@ -12,8 +12,8 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.spec.feed import FeedMapping, Schedule
-    from pipelines.cli.feed_files import BrokenFile, broken_files, folder_of, shown_path
-    from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
+    from pipelines.cli.feed_files import BrokenFile, broken_files, broken_lines, folder_of, shown_path
+    from pipelines.cli.output.console import Output, counts_line, document_from, spelt
     from pipelines.cli.state_reader import open_state
     from pipelines.settings import current_settings
     from state.enums import EntryState
@@ -40,9 +40,7 @@ def feeds(as_json: AsJson = False) -> int:
     documents = [_document(mapping, status) for mapping, status in listed]
     output.document(Feeds(feeds=documents, broken=broken_files(folder.broken)))
     output.table(f"feeds in {shown_path(settings.feeds)}", map(_line, documents))
-    for error in folder.broken:
-        path = shown_path(error.path)
-        output.note(f"broken: {path} has {counted(len(error.problems), 'mistake')}; `eventsync check {path}` shows them")
+    output.note(*broken_lines(folder.broken))
     if not as_json and not any(status for _, status in listed):
         output.note(
             "no feed has run at the configured service yet; `eventsync run FEED --dry-run` shows what a run would send"

@@ -18,7 +18,9 @@ from typing_extensions import TypedDict
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import (
+    NO_ACCESS,
     REAL_CLOCK,
+    Access,
     BadSourceError,
     ColumnsError,
     MissingColumnsError,
@@ -33,12 +35,14 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.mistakes import find_missing_columns, places_of_column
+from mappings.lint.warnings import FILL_IN, OPEN_ZONE, count_fill_ins
 from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.positions import MappingProblem, locate
 from mappings.reasons import REASON_TEXTS, ReasonCode
+from mappings.spec.command import ALLOW, NOT_ALLOWED
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import DelimitedSource
-from mappings.yaml.loader import at_places, document_of
+from mappings.spec.source import CommandSource, DelimitedSource
+from mappings.yaml.loader import at_places, document_of, readable_document
 from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
 
@@ -150,6 +154,14 @@ def _none_of(mapping: FeedMapping, outcomes: Sequence[RowOutcome]) -> Iterator[M
         )
 
 
+def _barred_programs(mapping: FeedMapping) -> Iterator[MappingProblem]:
+    """Yield a problem for each program that the feed would start; the environment allows none."""
+    joined = ((("source", "join", place, "source"), join.source) for place, join in enumerate(mapping.source.join))
+    for loc, source in ((("source",), mapping.source), *joined):
+        if isinstance(source, CommandSource):
+            yield MappingProblem((*loc, "run"), f"this feed starts a program: {NOT_ALLOWED}", ALLOW)
+
+
 @dataclass(frozen=True, slots=True)
 class ExampleFindings:
     """How many examples were run, and the expectations that failed."""
@@ -179,25 +191,34 @@ class LiveFinding:
 
 
 class CheckedFile(TypedDict):
-    """What was found in one mapping file; `live` is present with --live."""
+    """What was found in one mapping file; `live` is present with --live. `fill_ins`: values still to be filled in."""
 
     feed: str
     path: Path
+    fill_ins: int
     problems: Sequence[FileProblem]
     warnings: Sequence[FileProblem]
     examples: ExampleFindings
     live: NotRequired[Sequence[LiveFinding]]
 
 
-def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
-    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem."""
+def find(loaded: FeedMapping | MappingFileError, access: Access = NO_ACCESS) -> CheckedFile:
+    """Check one mapping file offline. Paths are relative to the working folder; a broken file is named by its stem.
+
+    `access`: whether the environment allows the programs that it names.
+    """
     if isinstance(loaded, MappingFileError):
         feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
     else:
         feed, (problems, odd) = loaded.feed, _look_at_source(loaded)
-        warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), _failing_examples(loaded))
+        barred = at_places(loaded, _barred_programs(loaded)) if access.programs is None else ()
+        warnings, examples = (*loaded.warnings, *odd, *barred), ExampleFindings(len(loaded.examples), _failing_examples(loaded))
+    fill_ins = 0
+    if any(f'"{FILL_IN}"' in one.message or OPEN_ZONE in one.hint for one in warnings):
+        folders = () if isinstance(loaded, MappingFileError) else loaded.folders
+        fill_ins = count_fill_ins(readable_document(loaded.path, folders))
     path, problems, warnings = shown_path(loaded.path), _placed(problems), _placed(warnings)
-    return CheckedFile(feed=feed, path=path, problems=problems, warnings=warnings, examples=examples)
+    return CheckedFile(feed=feed, path=path, fill_ins=fill_ins, problems=problems, warnings=warnings, examples=examples)
 
 
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

@@ -22,6 +22,8 @@ if IS_WORKING:
     from mappings.delivery import Cover
     from mappings.errors import FileProblem
     from mappings.outcome import (
+        OVER,
+        TOO_FAR,
         Absorbed,
         Absorption,
         Gone,
@@ -35,8 +37,9 @@ if IS_WORKING:
         if_unknown,
         shown_place,
     )
-    from mappings.reasons import REASON_TEXTS, Reason, ReasonCode
+    from mappings.reasons import Reason, ReasonCode
     from mappings.row_key import RowKey
+    from mappings.sentences import Words
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
     from pipelines.cli.run_report import Misses, Unmapped, unmapped_lines
@@ -217,6 +220,8 @@ if IS_WORKING:
     Foreseen = RowOutcome | Held
     """The outcome of a row in a first run."""
     _KINDS: Mapping[type, OutcomeKind] = {MappedRow: "events", Rejection: "rejected", Held: "held"}
+    _SETTINGS = {OVER: "`window: {past: skip}`", TOO_FAR: "`horizon`"}
+    """What leaves an event out whose label the mapping file does not have."""
 
 
 @dataclass(slots=True)
@@ -399,6 +404,8 @@ def describe_outcome(outcome: Foreseen, rule: RuleSeen | None = None, other: Oth
         case Skipped():
             document["skipped"] = outcome.because
             head = f'left out by the rule labelled "{outcome.because}"'
+            if not outcome.rule and outcome.because in _SETTINGS:
+                head = f"left out by {_SETTINGS[outcome.because]}: {outcome.because}"
         case Absorbed():
             document["absorbed"] = outcome.into
             head = f"{outcome.into}: another row with the key {key} is used"
@@ -428,5 +435,5 @@ def _reason_text(reason: Reason) -> str:
     found = f"found {reason.found!r}" if reason.found else "empty"
     read_as = f", read as {reason.value!r}" if reason.value else ""
     cell = f" (column {reason.column}, {found}{read_as})" if reason.column else ""
-    wrong = REASON_TEXTS[reason.code]
+    wrong = Words().problem(reason)
     return f"{where}{cell}: {wrong.removesuffix('.')}: {reason.hint}" if reason.hint else f"{where}{cell}: {wrong}"

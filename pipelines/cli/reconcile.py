@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated
@@ -14,6 +13,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.outcome import shown_place
+    from mappings.row_key import shell_word
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.state_reader import open_feed_session
     from pipelines.clock import now
@@ -57,7 +57,7 @@ def reconcile(
         if all(is_rival for _, is_rival in sought):
             nothing = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
             output.document(Reconciliation(feed=name, counts=nothing, list=None, rows=[], is_dry=False))
-            output.note(f"{name}: every row that was sent has its event id; nothing to search for")
+            output.note(f"{name}: no row that was sent waits for its event id; nothing to search for")
             return 0
         if not dry_run:
             with session.deciding("reconcile"):
@@ -135,7 +135,7 @@ def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> 
 
 
 def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> SoughtRow:
-    command = f"eventsync resolve {shlex.quote(feed)} {shlex.quote(one.row.row_key)}"
+    command = f"eventsync resolve {feed} {shell_word(one.row.row_key)}"
     advice, why = "", one.why
     if one.verdict is Verdict.FOUND and is_dry:
         advice = f"`eventsync reconcile {feed}` records it"

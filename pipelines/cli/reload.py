@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Annotated
@@ -18,7 +18,8 @@ if IS_WORKING:
     from mappings.errors import ConfigError, TransientError
     from pipelines.cli.feed_files import BrokenFile, broken_files, folder_of
     from pipelines.cli.output.console import Output
-    from pipelines.orchestration.webserver import Reloader, Report, Webserver, watch, webserver_url
+    from pipelines.cli.reloader import Reloader, watch
+    from pipelines.cli.webserver import Report, Webserver, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import Settings, current_settings
 
@@ -85,16 +86,23 @@ def watching(url: str, settings: Settings, shown: bytes, report: Report) -> Iter
 
     `shown`: the digest of the files that it has loaded.
     """
-    stop = Event()
     with _http(url) as http:
         reloader = Reloader(Webserver(http, settings.location), settings.feeds, settings.files, shown)
-        thread = Thread(target=watch, args=(reloader, report, stop), name="mapping-files", daemon=True)
-        thread.start()
-        try:
+        with in_thread("mapping-files", lambda is_over: watch(reloader, report, is_over)):
             yield
-        finally:
-            stop.set()
-            thread.join(LEAVE_S)
+
+
+@contextmanager
+def in_thread(name: str, work: Callable[[Event], None]) -> Iterator[None]:
+    """Run `work` in a thread during the block; the event that it receives is set at the end."""
+    is_over = Event()
+    thread = Thread(target=work, args=(is_over,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(LEAVE_S)
 
 
 def _http(url: str) -> httpx.Client:

@@ -28,16 +28,17 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import Reason
+    from mappings.row_key import RowKey
     from mappings.sentences import Words
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
-    from pipelines.cli.output.console import Output, Progress, shortened, written_whole
+    from pipelines.cli.output.console import Output, Progress, counts_line, shortened, written_whole
     from pipelines.cli.state_reader import StateReader, filter_of, open_state
     from pipelines.clock import now
     from pipelines.safe_output import replaced
     from state.enums import ProblemKind
     from state.ledger.standing import FeedScope, RowRecord
-    from state.queries import LedgerQueries, ProblemRecord
+    from state.queries import LedgerQueries, ProblemRecord, RunRecord
 
 
 def report(
@@ -89,6 +90,8 @@ def report(
         {"what": one.heading.title, "rows": one.total, "new": one.new or "", "changed": one.changed or ""} for one in sections
     )
     output.table(f"{name}: rows by section of the page", rows)
+    if page["left_out"]:
+        output.note(f"left out by rule: {counts_line(page['left_out'])}")
     kilobytes = (page["bytes"] or 0) / 1_000
     output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
@@ -103,7 +106,9 @@ class SectionName(StrEnum):
     CHANGED = "changed"
     GONE = "gone"
     LOOK = "look"
+    LEFT_OUT = "left-out"
     UNDER_WAY = "under-way"
+    DRAFTS = "drafts"
     ONLINE = "online"
 
 
@@ -118,7 +123,7 @@ class SectionCounts(TypedDict):
 
 class Report(TypedDict):
     """The page for a partner's editor: the file (`html`), the read it shows, and its sections. `rows_read`: of the last full
-    read.
+    read; `left_out`: how many rows each rule left out of the last read or merged, by its label, if that was a full one.
     """
 
     feed: str
@@ -130,6 +135,7 @@ class Report(TypedDict):
     since: datetime | None
     stopped_by: Sequence[str]
     sections: Mapping[SectionName, SectionCounts]
+    left_out: Mapping[str, int]
     html: Path | None
     bytes: int | None
 
@@ -191,7 +197,10 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The rows of one kind: all are counted, the first are kept. `values`: how often each problem occurs in each column."""
+    """The rows of one kind: all are counted, the first are kept. `values`: how often each problem occurs in each column.
+
+    `rules`: how many rows each rule leaves out; of these only the numbers are recorded.
+    """
 
     name: SectionName
     lines: list[Line] = field(default_factory=list)
@@ -199,6 +208,7 @@ class Section:
     new: int = 0
     changed: int = 0
     values: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rules: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def heading(self) -> Heading:
@@ -238,6 +248,10 @@ def _page(
         rows = _Rows(reader.queries, status.book, words, since, link, bar)
         room = MOST_TEXT
         for section in sections:
+            if section.name is SectionName.LEFT_OUT:
+                held = next(one.total for one in sections if one.name is SectionName.HELD)
+                section.rules = _left_out(read, held, words)
+                section.total = sum(section.rules.values())
             room = section.fill(rows.lines(section.name), room)
     is_whole = bool(read and read.stage_report and read.stage_report.is_whole)
     report = Report(
@@ -252,6 +266,7 @@ def _page(
         sections={
             one.name: SectionCounts(rows=one.total, new=one.new, changed=one.changed, shown=len(one.lines)) for one in sections
         },
+        left_out=next(one.rules for one in sections if one.name is SectionName.LEFT_OUT),
         html=None,
         bytes=0,
     )
@@ -307,11 +322,26 @@ def write_page(page: Report, sections: Iterable[Section], file: Path, words: Wor
         return stream.tell()
 
 
+def _left_out(read: RunRecord | None, held: int, words: Words) -> Mapping[str, int]:
+    """Return how many rows of the last read, if it was a full one, each rule leaves out or merges, by its label.
+
+    `held`: how many held rows are listed elsewhere.
+    """
+    report = read and read.stage_report
+    if not report or not report.is_whole:
+        return {}
+    account = report.account
+    others = {"duplicate": account.duplicate, "grouped": account.grouped, "held_unlisted": account.held - held}
+    counts = {**report.skipped, **{_say(words, name): count for name, count in others.items()}}
+    return {label: count for label, count in counts.items() if count > 0}
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Turns the rows of a feed into lines for the editor, who knows the partner's file and nothing of eventsync.
 
-    `since`: later rows are new; None: none are. `link`: the address of an event's page with `{id}`, or "".
+    `since`: later rows are new; None: none are. `link`: the address of an event's page with `{id}`, or "". `shown`: the keys of
+    delivered rows that an earlier section has, so that none is counted twice.
     """
 
     queries: LedgerQueries
@@ -320,6 +350,7 @@ class _Rows:
     since: datetime | None
     link: str
     bar: Progress
+    shown: set[RowKey] = field(default_factory=set)
 
     def lines(self, name: SectionName) -> Iterator[Line]:
         """Yield the lines of a section, without a limit."""
@@ -327,9 +358,15 @@ class _Rows:
             if state in tuple(ProblemKind):
                 yield from self._problems(ProblemKind(state))
                 continue
-            which = replace(filter_of(state), is_kept=name is SectionName.ONLINE)
-            for record in self.queries.every_row(self.scope, which):
+            is_delivered = name in {SectionName.ONLINE, SectionName.DRAFTS}
+            for record in self.queries.every_row(self.scope, replace(filter_of(state), is_kept=is_delivered)):
                 self.bar.advance()
+                if is_delivered:
+                    is_draft = record.event.get("status") == "draft"
+                    if record.row_key in self.shown or is_draft is (name is SectionName.ONLINE):
+                        continue
+                else:
+                    self.shown.add(record.row_key)
                 yield self._entry(record, name)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
@@ -346,6 +383,8 @@ class _Rows:
         say, is_fresh = self.words.say, self._is_fresh(met)
         is_known = record.event_id is not None or not self._is_fresh(known)
         points = tuple(self._point(reason) for reason in record.reasons)
+        if event_id is not None:
+            self.shown.add(record.row_key)
         if record.candidate is not None:
             points = (Point(_say(self.words, "held", other=shortened(str(record.candidate)))),)
         return Line(
@@ -431,8 +470,8 @@ def _text(record: RowRecord, section: SectionName, words: Words) -> str:
         case SectionName.REFUSED:
             message = record.answer and (record.answer.issue or record.answer.message)
             return _say(words, "service_says", message=shortened(message)) if message else _say(words, "not_accepted")
-        case SectionName.ONLINE:
-            return _say(words, "draft") if record.event.get("status") == "draft" else ""
+        case SectionName.ONLINE | SectionName.DRAFTS:
+            return ""
         case _:
             states = _WORDS["states"]
             return words.say(states.get(record.state, states["other"]))

@@ -14,15 +14,16 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, state_words, waiting_words
 
 if IS_WORKING:
+    from connectors.event_api.lists import EventList
     from mappings.errors import ConfigError, SyncError
-    from mappings.row_key import RowKey
+    from mappings.row_key import RowKey, typed_key
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.rows import parse_choice
-    from pipelines.cli.state_reader import FeedSession, listed, open_feed_session, typed_key
+    from pipelines.cli.state_reader import FeedSession, listed, open_feed_session
     from pipelines.logs import configure_logs
     from pipelines.run.context import open_api
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import is_listed
+    from pipelines.run.reconcile import differing, look_up
     from pipelines.settings import current_settings
     from state.ledger.choices import Change, Instruction, NoChange, Option
     from state.ledger.decisions import Proposal, Resolved, propose, raise_all
@@ -48,7 +49,11 @@ def resolve(  # the options of the surface
     feed: OneFeed,
     rows: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY...", help="Row keys, as `eventsync rows` shows them.", autocompletion=waiting_words),
+        typer.Argument(
+            metavar="KEY...",
+            help="Row keys, as `eventsync rows` shows them; `\\-` is a dash at the beginning.",
+            autocompletion=waiting_words,
+        ),
     ] = None,
     applied: Annotated[bool, typer.Option("--applied", help="The event was changed by hand at the service.")] = False,
     ignore: Annotated[bool, typer.Option("--ignore", help="Take the row off the lists until it changes in the source.")] = False,
@@ -137,7 +142,7 @@ def resolve(  # the options of the surface
         if len(others_of_key) == 1:
             choice = replace(choice, row_key=others_of_key[0].row_key)
         proposals = _proposals(session, choice, words, state)
-        warning = _warning(session, choice)
+        warning = _warning(session, choice, list(proposals))
         if warning:
             output.note(f"warning: {warning}")
         if not yes and not _is_confirmed(output, name, proposals, is_of_state=state is not None):
@@ -224,16 +229,21 @@ def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Proposal
     return typer.confirm("Send them again?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
-def _warning(session: FeedSession, choice: Instruction) -> str:
-    """Return the doubt about an event id: the service does not list it, or could not be asked. "" if there is none."""
+def _warning(session: FeedSession, choice: Instruction, row_keys: Sequence[RowKey]) -> str:
+    """Return the doubt about an event id: the service does not list it, shows another event, or could not be asked; else ""."""
     if choice.option is not Option.EVENT_ID:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        search = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
+        found = look_up(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
     except SyncError as problem:
         return f"could not check whether event {choice.event_id} exists: {problem}"
-    return "" if search is None else f"event {choice.event_id} is not among the {search.read:,} events that the service lists"
+    if isinstance(found, EventList):
+        return f"event {choice.event_id} is not among the {found.read:,} events that the service lists"
+    (row,) = session.find(row_keys)
+    others = " and ".join(differing(row, found))
+    does = f"event {choice.event_id} shows another {others} than row {row.row_key}"
+    return f"{does}: change it by hand; no list names the difference" if others else ""
 
 
 def _decided_row(resolved: Resolved) -> DecidedRow:

@@ -11,14 +11,15 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
+    from mappings.row_key import typed_keys
     from pipelines.cli.output.console import Output
-    from pipelines.cli.state_reader import open_feed_session, typed_key
+    from pipelines.cli.state_reader import open_feed_session
     from state.ledger.decisions import LeftAlone
 
 
 def retry(
     feed: OneFeed,
-    keys: Annotated[str | None, typer.Option(metavar="K,...", help="Only these row keys.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="K,...", help="Only these row keys; `\\,` is a comma in a key.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Make refused and blocked rows pending again; the next run sends them.
@@ -38,7 +39,7 @@ def retry(
     """
     output = Output(is_json=as_json)
     with open_feed_session(feed) as session:
-        named = None if keys is None else session.find(filter(None, map(typed_key, keys.split(","))))
+        named = None if keys is None else session.find(typed_keys(keys))
         row_keys = None if named is None else [row.row_key for row in named]
         with session.deciding("retry") as decisions:
             retried = decisions.retry(row_keys=row_keys)
@@ -47,7 +48,7 @@ def retry(
     count, send = retried.refused + retried.blocked, f"eventsync run {name} --publish-only"
     output.document(Retry(feed=name, retried=counts, left_alone=left_alone, to_send=send if count else None))
     kinds = " and ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
-    again = f"{kinds} row{'s' * (count != 1)} to be sent again\nthe next run sends them; to send them now: `{send}`"
+    again = f"{kinds} row{'s' * (count != 1)} to be sent again by the next run; to send now: `{send}`"
     output.note(f"{name}: {again if count else 'no row to retry'}")
     if left_alone:
         output.table(f"{name}: not retried", ({"row key": one.row_key, "why not": one.because} for one in left_alone))

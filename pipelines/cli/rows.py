@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv as csv_module
 import json
 import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -23,12 +22,12 @@ if IS_WORKING:
     from mappings.delivery import Answer
     from mappings.errors import ConfigError
     from mappings.outcome import shown_place
-    from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
-    from mappings.row_key import RowKey
+    from mappings.reasons import Reason, did_you_mean
+    from mappings.row_key import RowKey, shell_word
     from mappings.sentences import Words
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.run_report import Unmapped, unmapped_lines, unmapped_of
-    from pipelines.cli.state_reader import listed, open_state
+    from pipelines.cli.state_reader import filter_of, listed, open_state
     from pipelines.run.outcome import ALL, RESENT, WAITING
     from pipelines.run.write_back import standing_of
     from pipelines.safe_output import replaced
@@ -94,6 +93,8 @@ def rows(
         found = listed(reader.queries, scope, choices) if scope else iter(())
         shown = islice(found, most if csv is None or as_json else 0)  # a CSV file alone needs no row in memory
         rows = [row_document(record, name, choice) for choice, record in shown]
+        if scope and any(row["state"] == Waiting.VANISHED for row in rows):
+            _advise_on_moved(rows, reader.queries.every_row(scope, filter_of(Waiting.HELD)))
         is_more = bool(rows) and next(found, None) is not None
         count = 0
         if csv is not None:
@@ -104,7 +105,9 @@ def rows(
     if csv is not None:
         output.note(f"{csv}: {counted(count, 'row')}")
         return 0
-    output.table(f"{name}: {state or 'what waits for a person'}", map(_line, rows))
+    if is_shared := sum(row["state"] == Waiting.HELD for row in rows) > 1:
+        output.note(*_held_commands(name))
+    output.table(f"{name}: {state or 'what waits for a person'}", (_line(row, is_shared=is_shared) for row in rows))
     more = f"only the first {most} are shown; --limit shows more, --csv FILE writes all" if is_more else ""
     output.note(*filter(None, (elsewhere, more)))
     return 0
@@ -196,9 +199,27 @@ _NOT_STATES = frozenset({"resent", "drift", "vanished"})
 """Values of `--state` that are not states of an entry."""
 
 
-def _line(row: ProblemRow | Entry) -> dict[str, object]:
+def _line(row: ProblemRow | Entry, *, is_shared: bool) -> dict[str, object]:
+    """Return a line of the table; `is_shared`: the commands for held rows are printed above it."""
+    hint = "" if is_shared and row["state"] == Waiting.HELD else row["hint"]
     line = {"state": row["state"], "place": shown_place(row["place"]), "row key": row["row_key"]}
-    return {**line, "event": str(row["event_id"] or ""), "problem": row["problem"], "what to do": row["hint"]}
+    return {**line, "event": str(row["event_id"] or ""), "problem": row["problem"], "what to do": hint}
+
+
+def _held_commands(feed: str) -> Iterator[str]:
+    """Yield the commands that decide about held rows, all or one."""
+    yield f"held: `eventsync resolve {feed} --state held --same-as` moves the events that these rows look like to their keys;"
+    yield f"for one row: `eventsync resolve {feed} KEY --same-as`; `--release` sends it as a separate event, `--ignore` takes it"
+    yield "off this list"
+
+
+def _advise_on_moved(rows: Iterable[ProblemRow | Entry], held: Iterable[RowRecord]) -> None:
+    """Replace the advice for each vanished row that a held row looks like: its event may have a new key."""
+    of_feed = ((one.row_key, one.candidate) for one in held if one.candidate)
+    alike = {other.row_key: key for key, other in of_feed if not other.feed and not other.namespace}
+    for row in rows:
+        if row["state"] == Waiting.VANISHED and (key := alike.get(RowKey(row["row_key"]))):
+            row["hint"] = f"row {key} is held and looks like it: decide about that row first"
 
 
 def parse_choice(word: str | None) -> Sequence[str]:
@@ -220,9 +241,14 @@ def row_document(record: ProblemRecord | RowRecord, feed: str, choice: str) -> P
     return _problem(record, feed) if isinstance(record, ProblemRecord) else entry_of(record, feed, choice)
 
 
+def _problem_line(reason: Reason) -> str:
+    sentence, cell = Words().problem(reason), reason.column or reason.field
+    found = "" if not reason.found or reason.found in sentence else f" {reason.found!r}"
+    return f"{cell}{found}: {sentence}" if cell else sentence
+
+
 def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
-    found = [(reason, reason.column or reason.field) for reason in record.reasons]
-    problem = "\n".join((f"{cell} {reason.found!r}: " if cell else "") + REASON_TEXTS[reason.code] for reason, cell in found)
+    problem = "\n".join(map(_problem_line, record.reasons))
     hint = "\n".join(reason.hint for reason in record.reasons)
     if record.kind is ProblemKind.HELD:
         problem = f"it looks like the event of {record.candidate}" if record.candidate else problem
@@ -290,7 +316,7 @@ def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
     otherwise = "--resend if it does not; --ignore takes the row off the list"
     looks = f"`eventsync reconcile {feed}` searches the service"
     decides = f"{looks} for the event; {named} if it exists, {otherwise}"
-    retry = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
+    retry = f"`eventsync retry {feed} --keys {shell_word(record.row_key, in_list=True)}`"
     refused = f"nothing was created; it is sent again when its payload changes, or unchanged after {retry}"
     denied = f"the next run sends it again; if the service only repeats a stored denial: {resend}"
     pending = "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
@@ -300,7 +326,7 @@ def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
         EntryState.PENDING: ("not sent yet", denied if waits_for_access(record) else pending),
         EntryState.HELD: ("", _held_hint(feed, record.row_key, record.candidate)),
         EntryState.REFUSED: ("", refused),
-        EntryState.DELIVERED: ("", ""),
+        EntryState.DELIVERED: ("as a draft" if record.event.get("status") == "draft" else "", ""),
         EntryState.DELIVERED_UNCONFIRMED: (
             "the service has the event; its id is not known",
             f"{looks} for the id; {named} records it",
@@ -322,14 +348,14 @@ def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
 
 
 def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
-    resolve = f"eventsync resolve {feed} {shlex.quote(row_key)}"
+    resolve = f"eventsync resolve {feed} {shell_word(row_key)}"
     same = f"`{resolve} --same-as` moves the event of {other or 'the other key'} to this one"
     release = f"`{resolve} --release` sends the row as a separate event"
     return f"{same}\n{release}\n`{resolve} --ignore` takes it off this list; it stays held"
 
 
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
-    return f"`{' '.join(filter(None, ('eventsync', verb, feed, shlex.quote(record.row_key), option)))}`"
+    return f"`{' '.join(filter(None, ('eventsync', verb, feed, shell_word(record.row_key), option)))}`"
 
 
 _ADDED = ("place", "problem", "hint")

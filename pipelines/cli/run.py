@@ -29,7 +29,7 @@ if IS_WORKING:
     from connectors.addresses import is_loopback
     from mappings.errors import ConfigError, MappingFileError, SyncError
     from mappings.reasons import did_you_mean
-    from mappings.row_key import FeedName
+    from mappings.row_key import FeedName, typed_keys
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import load_feed
     from pipelines.before_serving import main as prepare_storage
@@ -38,16 +38,15 @@ if IS_WORKING:
     from pipelines.cli.feed_files import broken_files, chosen_feeds, feeds_here, folder_of
     from pipelines.cli.output.console import Output, counted
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_report, show_sum
+    from pipelines.cli.webserver import DagsterRefusedError, Webserver, webserver_url
     from pipelines.cli.workers import WORKERS, fork_process, run_side_by_side
     from pipelines.logs import configure_logs
-    from pipelines.orchestration.webserver import DagsterRefusedError, Webserver, webserver_url
-    from pipelines.run.context import BACKFILL, open_context, require_service
+    from pipelines.run.context import open_context, require_service
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions, as_of_moment
     from pipelines.run.outcome import ExitCode, FaultError, MachineError, RunOutcome, faults_as_errors, outcome_of, worst
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
-    from state.backfills import BackfillRecord
 
 
 def run(  # the options of the surface
@@ -59,7 +58,8 @@ def run(  # the options of the surface
         str | None,
         typer.Option(
             metavar="K,...",
-            help="Only these row keys; an expanded row's own key includes all its events. Exit code 1: the source lacks some.",
+            help="Only these row keys (`\\,` is a comma in a key); an expanded row's own key includes all its events. Exit"
+            " code 1: the source lacks some.",
         ),
     ] = None,
     status: AsDraft = None,
@@ -190,7 +190,7 @@ def options_of(*, accept: Sequence[str] | None, keys: str | None = None, **other
         )
     brakes = tuple(brake.strip() for brake in ",".join(accept or ()).split(",") if brake.strip())
     try:
-        return RunOptions.model_validate({"keys": tuple(filter(None, (keys or "").split(","))), "accept": brakes, **others})
+        return RunOptions.model_validate({"keys": tuple(typed_keys(keys or "")), "accept": brakes, **others})
     except ValidationError as error:
         problems, hints = zip(*map(_problem, error.errors()), strict=True)
         raise ConfigError("\n".join(problems), hint="; ".join(dict.fromkeys(filter(None, hints)))) from error
@@ -243,8 +243,7 @@ class Launcher:
     """Launches runs of feeds, and reports each; after an interrupted one no further run begins.
 
     `title`: text beside the progress bar, instead of the feed's name. `as_of`: the current time of the runs, without Dagster.
-    `backfill`: the backfill whose slice is run, which the Dagster UI shows if this process runs it. `jobs`: how many feeds run at
-    a time, in processes of their own.
+    `jobs`: how many feeds run at a time, in processes of their own.
     """
 
     settings: Settings
@@ -253,7 +252,6 @@ class Launcher:
     launched_by: str = "cli"
     title: str = ""
     as_of: str | None = None
-    backfill: BackfillRecord | None = None
     jobs: int = 1
     _definitions: Definitions | None = None
 
@@ -269,11 +267,8 @@ class Launcher:
             yield from self._run_each(feeds, uses_dagster=False)
 
     def webserver(self) -> Webserver | None:
-        """Return the webserver to launch runs on, None to run them in this process.
-
-        A backfill uses only a configured webserver: the local one takes ten seconds per slice, for a new process.
-        """
-        url = self.settings.dagster_url if self.launched_by == BACKFILL else webserver_url(self.settings)
+        """Return the webserver to launch runs on, None to run them in this process."""
+        url = webserver_url(self.settings)
         if not url:
             return None
         server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False), self.settings.location)
@@ -338,7 +333,7 @@ class Launcher:
         outcome = trouble = None
         try:
             with self.output.progress(f"running {mapping.feed}", is_counted=False), faults_as_errors("at work", run_id):
-                status = run_job(definitions, mapping, self.options, run_id, self.launched_by, self.backfill)
+                status = run_job(definitions, mapping, self.options, run_id, self.launched_by)
         except (FaultError, MachineError) as error:  # of Dagster's history: what is recorded of the run says how it ended
             status, trouble, outcome = "FAILURE", error, outcome_of(error)
         with open_context(self.settings) as context:
@@ -349,11 +344,18 @@ class Launcher:
 
     def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
         output, identity = self.output, RunIdentity(run_id, self.launched_by)
-        with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
-            watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
+        title = self.title or mapping.feed
+        with output.progress(f"{title}: rows read") as bar, open_context(self.settings, output.aside) as context:
+            watcher = Watcher(read=bar.advance, owed=partial(bar.restart, f"{title}: rows sent"), settled=bar.advance)
             as_of = as_of_moment(self.as_of, mapping) if self.as_of else None
             outcome = FeedRun(replace(context, as_of=as_of), mapping, identity, self.options, watcher).run()
             return report_of(context, mapping.feed, run_id, outcome)
+
+    def _launch(self, server: Webserver, mapping: FeedMapping) -> str:
+        run_id = server.launch(mapping, self.options, self.launched_by)
+        if not self.output.is_json:
+            self.output.aside(f"{mapping.feed}: runs in Dagster: {server.page_of(run_id)}; Ctrl-C ends only this command")
+        return run_id
 
     def _run_on_webserver(self, server: Webserver, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
         waiting, at_work, refused = deque(feeds), dict[str, FeedMapping](), list[RunReport]()
@@ -362,7 +364,7 @@ class Launcher:
             while waiting and not is_stop_asked():
                 mapping = waiting.popleft()
                 try:
-                    at_work[server.launch(mapping, self.options, self.launched_by)] = mapping
+                    at_work[self._launch(server, mapping)] = mapping
                 except DagsterRefusedError as error:
                     if len(feeds) == 1:
                         raise
@@ -386,9 +388,10 @@ class Launcher:
                 yield report
         except KeyboardInterrupt:
             for run_id, mapping in at_work.items():
-                page = server.http.base_url.join(f"/runs/{run_id}")
                 message = f"run {run_id} continues on the Dagster webserver"
-                left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"see it, or stop it, at {page}")
+                left_alone = RunOutcome(
+                    "interrupted", ExitCode.INTERRUPTED, message, f"see it, or stop it, at {server.page_of(run_id)}"
+                )
                 yield report_from_outcome(mapping.feed, run_id, left_alone)
         yield from refused
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NotRequired
 
 from typing_extensions import TypedDict
 
+from connectors.event_api.answers import in_short
+from mappings.outcome import shown_place
 from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import FeedName
+from mappings.row_key import FeedName, RowKey
 from mappings.strict import written, written_rate
 from pipelines.cli.feed_files import BrokenFile
 from pipelines.cli.output.console import (
@@ -29,7 +31,7 @@ from pipelines.run.outcome import STAGED, ExitCode, RunOutcome, message_and_hint
 from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import FeedScope, OpenRows
-from state.queries import LedgerQueries, RunRecord
+from state.queries import LedgerQueries, RowFilter, RunRecord
 
 if TYPE_CHECKING:
     from pipelines.run.context import RunContext
@@ -77,9 +79,11 @@ class RunReport:
     """One run of one feed: its outcome and exit code, both accounts, the first rejected rows, the brakes that stopped it.
 
     `run_id`: empty if Dagster refused to launch a run.
+    `drafts`: how many of the delivered events are drafts.
     `notices`: findings about the service or source as a whole. `held`: likely copies that no person has ignored; `vanished`: rows
     that this read was the first to miss; `rejected_before`: rows that earlier reads rejected and this one did not read again;
-    `standing`: all entries that wait for a person, by the value of `rows --state`; `unmapped`: values that are in no lookup.
+    `standing`: all entries that wait for a person, by the value of `rows --state`; `refused`: the first three that the service
+    refused; `unmapped`: values that are in no lookup. `held_past`: held rows of past events, which do not wait.
     """
 
     feed: str
@@ -90,10 +94,12 @@ class RunReport:
     hint: str
     read: dict[str, int] | None = None
     publish: dict[str, int] | None = None
+    drafts: int = 0
     brakes: tuple[str, ...] = ()
     warnings: int = 0
     vanished: int = 0
     held: int = 0
+    held_past: int = 0
     rejected_before: int = 0
     standing: Mapping[Waiting, OpenRows] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -101,10 +107,21 @@ class RunReport:
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
     unmapped: tuple[Unmapped, ...] = ()
+    refused: tuple[RefusedRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that the service refused, with the service's words."""
+
+    place: str
+    row_key: RowKey
+    problem: str
 
 
 _SHOWN = 10
 """How many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` lists all."""
+_REFUSED_SHOWN = 3
 _SAY_WHAT_WAITS = frozenset({"done", "needs attention", "staged"})
 """Outcomes whose message already names what waits for a person."""
 
@@ -136,7 +153,12 @@ def report_of(
     by_dagster = None if dagster_status in {"", "SUCCESS"} else _dagster_outcome(dagster_status)
     if record is None:
         return report_from_outcome(feed, run_id, outcome or by_dagster or _dagster_outcome(dagster_status))
-    report = replace(report_from(record), unmapped=unmapped_of(queries, record.book, run_id))
+    drafts = queries.drafts(record.book, run_id) if record.publish and record.publish.delivered else 0
+    report = replace(report_from(record), drafts=drafts, unmapped=unmapped_of(queries, record.book, run_id))
+    if Waiting.REFUSED in report.standing:
+        rows = queries.rows(record.book, RowFilter(waiting=Waiting.REFUSED), limit=_REFUSED_SHOWN)
+        refused = (RefusedRow(row.origin, row.row_key, in_short(row.answer) if row.answer else "") for row in rows)
+        report = replace(report, refused=tuple(refused))
     if by_dagster and report.outcome == STAGED and report.exit_code == ExitCode.DONE:  # stopped between two steps
         report = _ended(report, outcome or by_dagster)
     # A run that could not write the state DB has no outcome there.
@@ -150,7 +172,8 @@ def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunRepor
 
 def report_from(record: RunRecord) -> RunReport:
     """Return the report of a recorded run."""
-    stage = record.stage_report
+    stage, standing = record.stage_report, record.standing
+    held = stage.account.held - stage.ignored if stage else 0
     message, hint = message_and_hint(record.message)
     return RunReport(
         feed=record.book.feed,
@@ -164,9 +187,10 @@ def report_from(record: RunRecord) -> RunReport:
         brakes=tuple(record.brakes),
         warnings=stage.warnings if stage else 0,
         vanished=stage.vanished if stage and not stage.brakes else 0,  # behind a brake no row is marked as gone
-        held=stage.account.held - stage.ignored if stage else 0,
+        held=held,
+        held_past=0 if standing is None else max(0, held - standing.get(Waiting.HELD, OpenRows()).count),
         rejected_before=stage.standing if stage else 0,
-        standing=record.standing or {},
+        standing=standing or {},
         skipped=dict(stage.skipped) if stage else {},
         rejections=stage.rejections if stage else (),
         notices=record.notices,
@@ -208,14 +232,21 @@ def show_sum(output: Output, reports: Sequence[RunReport]) -> None:
 
 
 def show_report(output: Output, report: RunReport) -> None:
-    """Print one run: its accounts, the first rejected rows, and the values that are in no lookup."""
+    """Print one run: its accounts, the first refused and rejected rows, and further values that are in no lookup."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
-    for what, count, option, lines in (
-        ("rejected rows", rejected, "--state rejected", list(rejection_lines(report.rejections[:_SHOWN]))),
-        ("values that are in no lookup", len(report.unmapped), "--unmapped", unmapped_lines(report.unmapped[:_SHOWN])),
+    refused = report.standing[Waiting.REFUSED].count if report.refused else 0
+    named = ({"place": shown_place(row.place), "row key": row.row_key, "problem": row.problem} for row in report.refused)
+    shown = Misses()
+    for row in report.rejections[:_SHOWN]:
+        shown.take(row.reasons)
+    unmapped = [one for one in report.unmapped if one not in shown.values]
+    for what, count, most, option, lines in (
+        ("rows that the service refused", refused, _REFUSED_SHOWN, "--state refused", list(named)),
+        ("rejected rows", rejected, _SHOWN, "--state rejected", list(rejection_lines(report.rejections[:_SHOWN]))),
+        ("values that are in no lookup", len(unmapped), _SHOWN, "--unmapped", unmapped_lines(unmapped[:_SHOWN])),
     ):
-        more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
+        more = f" (the first {most} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > most else ""
         if lines:
             output.table(f"{report.feed}: {what}{more}", lines)
 
@@ -227,23 +258,35 @@ def show_accounts(output: Output, report: RunReport) -> None:
 
 
 def _lines(report: RunReport) -> Iterator[str]:
-    """Yield the sentences of a report: accounts, counts outside them, what waits for a person, pace, notices, message, hint."""
+    """Yield the sentences of a report: accounts, counts outside them, pace, notices, message, hint.
+
+    If the message does not name what waits for a person, message and hint are first: they say why the run ended.
+    """
+    is_cause = report.outcome not in _SAY_WHAT_WAITS
+    if is_cause:
+        yield from _message(report)
     if report.read:
         yield read_line(report.read)
     if report.skipped:
         yield f"left out: {counts_line(report.skipped)}"
     if report.publish:
-        yield publish_line(report.publish)
-    also = {"newly gone from the source": report.vanished}
-    also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
+        yield publish_line(report.publish, report.drafts)
+    also = {"newly gone from the source": report.vanished, "held of past events, which do not wait": report.held_past}
+    lists = f"`eventsync rows {report.feed} --state rejected`"
+    also[f"rejected by earlier reads and not read again ({lists})"] = report.rejected_before
     if noticed := ", ".join(f"{count:,} {what}" for what, count in also.items() if count):
-        yield f"also: {noticed}: see `eventsync rows {report.feed}`"
+        yield f"also: {noticed}"
     if pace := pace_line(report.pace):
         yield pace
-    if report.standing and report.outcome not in _SAY_WHAT_WAITS:
-        named = ", ".join(f"{spelt(kind)} {rows}" for kind, rows in report.standing.items())
-        yield f"waits for a person: {named}: see `eventsync rows {report.feed}`"
     yield from (f"notice: {notice}" for notice in report.notices)
+    if not is_cause:
+        yield from _message(report)
+    elif report.standing:
+        named = counts_line({spelt(kind): rows.count for kind, rows in report.standing.items()})
+        yield f"waits for a person: {named}; see `eventsync status {report.feed}`"
+
+
+def _message(report: RunReport) -> Iterator[str]:
     yield from report.message.splitlines()
     if report.hint:
         yield f"what to do: {report.hint}"

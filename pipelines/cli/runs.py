@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, run_words
 
 if IS_WORKING:
-    from mappings.errors import ConfigError
+    from mappings.errors import ConfigError, MappingFileError
     from mappings.outcome import shown_place
     from mappings.row_key import FeedName
     from mappings.strict import written
@@ -48,15 +48,18 @@ def runs(
     output = Output(is_json=as_json)
     with open_state() as reader:
         feed = FeedName(run) if run is not None and reader.scopes_of(run) else None
-        runs = reader.runs(feed, limit) if run is None or feed else _found(reader, run)
-        if run and not feed and len(runs) == 1:
-            return _show_one(output, runs[0])
+        found = () if run is None or feed else _found(reader, run)
+        if len(found) == 1:
+            return _show_one(output, found[0])
+        if run is not None and not (feed or found):
+            feed = _feed_of_folder(reader, run)
+        runs = found or reader.runs(feed, limit)
         elsewhere = reader.elsewhere_sentence()
     output.document(PastRuns(runs=[run_document(one) for one in runs]))
     for one in runs:
         show_run(output, one)
     if not runs:
-        output.note("no runs yet" + (f"; {elsewhere}" if elsewhere else ""))
+        output.note(f"{feed} has not run yet" if feed else "no feed has run here yet", *filter(None, [elsewhere]))
     return 0
 
 
@@ -79,20 +82,33 @@ _REASONS_SHOWN = 20
 
 
 def _found(reader: StateReader, word: str) -> Sequence[RunRecord]:
-    """Return the run with this id, or with an id that begins so: one record for each of its feeds.
+    """Return the run with this id, or with an id that begins so: one record for each of its feeds; nothing if there is none.
 
     Raises:
-        ConfigError: no run, or more than one, matches.
+        ConfigError: more than one run matches.
     """
     runs = [run for run in reader.runs(limit=_SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
-    if not exact:
-        hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
-        raise ConfigError(f"there is no run or feed {word!r}", hint=hint)
     if len({(run.run_id, run.book.destination) for run in exact}) > 1:
         some = ", ".join(f"{run.run_id} ({run.book.feed})" for run in exact[:5])
         raise ConfigError(f"the id {word!r} fits {len(exact)} runs: {some}", hint="write more of the id")
     return exact
+
+
+def _feed_of_folder(reader: StateReader, word: str) -> FeedName:
+    """Return the name of a feed of the folder, whether or not it ran.
+
+    Raises:
+        MappingFileError: its file is broken.
+        ConfigError: there is none.
+    """
+    try:
+        return reader.feed_name(word)
+    except MappingFileError:
+        raise
+    except ConfigError as error:
+        hint = "`eventsync runs` lists the latest runs, `eventsync feeds` the feeds"
+        raise ConfigError(f"there is no run or feed {word!r}", hint=hint) from error
 
 
 def _show_one(output: Output, run: RunRecord) -> int:

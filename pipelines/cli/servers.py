@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 import httpx
@@ -20,10 +21,11 @@ import httpx
 from mappings.errors import ConfigError, TransientError
 from pipelines.before_serving import prepare_dagster_home
 from pipelines.cli.output.console import Output
-from pipelines.cli.reload import watching
+from pipelines.cli.reload import in_thread, watching
+from pipelines.cli.reloader import read_folder_version
+from pipelines.cli.webserver import Report, Webserver, note_path
 from pipelines.logs import configure_logs
 from pipelines.metrics import serving_metrics
-from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
 from pipelines.run.signals import wait_to_be_stopped
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
 from state.private_files import make_private_folder
@@ -70,7 +72,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     seen = read_folder_version(settings.feeds, settings.files)
     with ExitStack() as running:
         with output.progress("starting the Dagster UI", is_counted=False):
-            url = running.enter_context(running_dagster(settings, environ, free_port(wanted_port)))
+            url = running.enter_context(running_dagster(settings, environ, free_port(wanted_port), output.aside))
         output.note(f"\nThe Dagster UI:       {url}/", *lines)
         if settings.metrics_port is not None:
             configure_logs(settings)
@@ -89,7 +91,10 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
 
 
 _STOP_S = 10.0
-READY_S = 90.0
+_LOOK_EVERY_S = 1.0
+_CRASH_S = 10.0
+"""A process that ends sooner after its start would do so again."""
+SAY_S = 15.0
 _WORKSPACE = """\
 load_from:
   - grpc_server: {{socket: {socket}, location_name: "{location}"}}
@@ -112,7 +117,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
     Raises:
         TransientError: it did not start; its output is on stderr.
     """
-    command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
+    command = ["-m", "sandbox", "--port", str(port), "--state", str(folder)]
     with _running(command, {**os.environ, "PYTHONSAFEPATH": "1"}, stdout=subprocess.PIPE) as process:
         line = process.stdout.readline() if process.stdout else b""
         if not line:
@@ -122,15 +127,16 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
 
 
 @contextmanager
-def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -> Iterator[str]:
+def running_dagster(settings: Settings, environ: Mapping[str, str], port: int, report: Report) -> Iterator[str]:
     """Run a Dagster code server, webserver and daemon during the block; yield the UI's address.
 
     Webserver and daemon share one code server: the feeds are loaded once, and both see a reload. It loads and runs what it is
     asked to, so it listens on a socket that only this user reaches, as does the server that it starts beside its other temporary
-    files. None of them imports packages of the working folder, which may have the names of ours.
+    files. None of them imports packages of the working folder, which may have the names of ours. However long they take to start
+    is waited for, and reported every 15 s. Later one that ends, as if it was killed, is started again.
 
     Raises:
-        TransientError: the UI did not answer in time.
+        TransientError: one of them ended before all had started.
     """
     home, location = settings.dagster_home, settings.location
     log_path, workspace, url = home / "dagster.log", home / "workspace.yaml", f"http://127.0.0.1:{port}"
@@ -138,21 +144,38 @@ def running_dagster(settings: Settings, environ: Mapping[str, str], port: int) -
         code_socket = private / "code"
         workspace.write_text(_WORKSPACE.format(socket=json.dumps(str(code_socket)), location=location), encoding="utf-8")
 
-        def start(*command: str, **more: str) -> subprocess.Popen[bytes]:
-            words = [*command, "--log-level", "warning"]
-            safe = {"PYTHONSAFEPATH": "1", **environ, **more}
-            return children.enter_context(_running(words, safe, stdout=log, stderr=log))
+        at_work = dict[tuple[str, ...], tuple[subprocess.Popen[bytes], float]]()
+        safe = {"PYTHONSAFEPATH": "1", **environ, "TMPDIR": str(private)}
 
-        # One after another: two processes that create the storage of a new home at once fail.
+        def start(*command: str) -> subprocess.Popen[bytes]:
+            process = children.enter_context(_running([*command, "--log-level", "warning"], safe, stdout=log, stderr=log))
+            at_work[command] = process, time.monotonic()
+            return process
+
+        def revive(is_over: Event) -> None:
+            while not is_over.wait(_LOOK_EVERY_S):
+                ended = {command: made for command, made in at_work.items() if made[0].poll() is not None}
+                for command, (process, since) in ended.items():
+                    del at_work[command]
+                    is_crash = process.returncode > 0 and time.monotonic() - since < _CRASH_S
+                    then = f"; see {log_path}, and start the UI again" if is_crash else ", and is started again"
+                    report(f"a process of the Dagster UI has ended{then}: {' '.join(command)}")
+                    if not is_crash:
+                        start(*command)
+
+        # One after another: two processes that create the storage of a new home at once fail. The code server is the first.
         module = ("-m", "pipelines.definitions", "--working-directory", str(Path(__file__).parents[2]))
         code = ("code-server", "start", *module, "--socket", str(code_socket), "--location-name", location)
-        _wait_for(lambda: _is_open(code_socket), start(_program("dagster"), *code, TMPDIR=str(private)), log_path)
+        _wait_for(lambda: _is_open(code_socket), start(_program("dagster"), *code), log_path, report)
+        # Ends the runs whose processes died with an earlier UI, before the daemon's ticks do so too.
+        ending = children.enter_context(_running(["-m", "pipelines.before_serving"], safe, stdout=log, stderr=log))
         with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
             served = ("-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
-            web = start(sys.executable, "-m", "pipelines.dagster_ui", *served)
-            _wait_for(Webserver(http, location).is_there, web, log_path)
+            web, answers = start("-m", "pipelines.dagster_ui", *served), Webserver(http, location).is_there
+            _wait_for(lambda: ending.poll() is not None and answers(), web, log_path, report)
         start(_program("dagster-daemon"), "run", "-w", str(workspace))
-        yield url
+        with in_thread("dagster-processes", revive):
+            yield url
 
 
 def _program(name: str) -> str:
@@ -183,18 +206,22 @@ def free_port(preferred: int) -> int:
     raise TransientError("no loopback port is free")
 
 
-def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    started = time.monotonic()
+def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, report: Report) -> None:
+    started, reports = time.monotonic(), 0
     while not is_there():
-        if process.poll() is not None or time.monotonic() - started > READY_S:
+        if process.poll() is not None:
             raise TransientError(f"the Dagster UI did not start; its log is {log}")
+        if time.monotonic() - started > (reports + 1) * SAY_S:
+            reports += 1
+            report(f"Dagster is still starting after {reports * SAY_S:.0f} s; its log is {log}")
         time.sleep(0.2)  # noqa: TID251  # another process: only polling shows its state
 
 
 @contextmanager
-def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in its own session, so that Ctrl-C reaches only us; stop it when the block ends."""
-    with subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams) as process:  # type: ignore[call-overload]  # noqa: S603  # our own programs
+def _running(words: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a Python program in its own session, so that Ctrl-C reaches only us; stop it when the block ends, or when we die."""
+    command = [sys.executable, "-m", "pipelines.cli.with_parent", *words]
+    with subprocess.Popen(command, env=dict(environ), start_new_session=True, stdin=subprocess.PIPE, **streams) as process:  # type: ignore[call-overload]  # noqa: S603  # our own programs
         try:
             yield process
         finally:

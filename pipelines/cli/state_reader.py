@@ -5,10 +5,11 @@ A missing state DB is not created.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
@@ -17,7 +18,7 @@ from mappings.outcome import RowLocation
 from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import Language, PublishPolicy
-from mappings.yaml.loader import load_folder
+from mappings.yaml.loader import FeedFolder, load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
 from pipelines.run.brakes import describe_alongside
@@ -28,6 +29,7 @@ from state.enums import EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError
 from state.ledger.accounts import Alongside
 from state.ledger.copies import find_orphaned_feeds
+from state.ledger.lease import LOST
 from state.ledger.likeness import Event, foresee_elsewhere
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import existing_database
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from state.ledger.ledger import Ledger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached property
 class StateReader:
     """The state DB and settings of a command. `engine` is None if nothing was ever run; `destination` None means all."""
 
@@ -53,11 +55,15 @@ class StateReader:
 
     def statuses(self, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return the status of each feed, or of one feed, at every destination in scope."""
-        return self.queries.status(destination=self.destination, feed=feed) if self.engine else ()
+        return tuple(map(_with_lost_run, self.queries.status(destination=self.destination, feed=feed) if self.engine else ()))
 
-    def runs(self, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
-        """Return the latest runs, newest first."""
-        return self.queries.runs(destination=self.destination, feed=feed, limit=limit) if self.engine else ()
+    def runs(self, feed: FeedName | None = None, limit: int = 20, destination: str | None = None) -> tuple[RunRecord, ...]:
+        """Return the latest runs, newest first; `destination`: of one of those in scope."""
+        destination = destination or self.destination
+        found = self.queries.runs(destination=destination, feed=feed, limit=limit) if self.engine else ()
+        feeds = {run.book.feed for run in found if run.finished_at is None}
+        last = {(one.book, run.run_id): run for name in feeds for one in self.statuses(name) if (run := one.last_run)}
+        return tuple(last.get((run.book, run.run_id), run) for run in found)
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return the recorded destinations outside the configured one."""
@@ -85,15 +91,29 @@ class StateReader:
         known = tuple(f"{name}: {describe_alongside(found)}" for name, found in alongside if found)
         return known + self._orphaned(feed, statuses)
 
+    def has_no_file(self, feed: FeedName) -> bool:
+        """Return whether no mapping file of the folder has this feed; False where that is not known."""
+        return self._feeds is not None and feed not in self._feeds
+
+    @cached_property
+    def folder(self) -> FeedFolder | None:
+        """The mapping files, None if there is no folder."""
+        is_there = self.settings.feeds.is_dir()
+        return load_folder(self.settings.feeds, folders=self.settings.files) if is_there else None
+
+    @cached_property
+    def _feeds(self) -> AbstractSet[str] | None:
+        """The feeds of the folder, None if they are not known: there is no folder, or a broken file may be any feed."""
+        folder = self.folder
+        return None if folder is None or folder.broken else {str(mapping.feed) for mapping in folder.feeds}
+
     def _orphaned(self, feed: FeedName | None, statuses: Sequence[FeedStatus]) -> tuple[str, ...]:
-        if self.engine is None or self.destination is None or not self.settings.feeds.is_dir():
+        if self.engine is None or self.destination is None:
             return ()
         if feed and any(status.counts.get(EntryState.DELIVERED) for status in statuses):
             return ()
-        folder = load_folder(self.settings.feeds, folders=self.settings.files)
-        if folder.broken:
-            return ()  # one of these files may be the missing feed
-        feeds = {str(mapping.feed) for mapping in folder.feeds}
+        if (feeds := self._feeds) is None:
+            return ()
         return tuple(
             f"{one.feed} has delivered nothing in this namespace, but {one.rows:,} of its rows in namespace {one.namespace}:"
             f" set EVENTSYNC_NAMESPACE={one.namespace}"
@@ -128,6 +148,15 @@ class StateReader:
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in scope."""
         return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.engine else ()
+
+
+def _with_lost_run(status: FeedStatus) -> FeedStatus:
+    """Return the status with the outcome of a last run that was killed, which the next run will record."""
+    if status.last_run is None or status.last_run.finished_at is not None:
+        return status
+    from pipelines.notices import was_lost
+
+    return replace(status, last_run=replace(status.last_run, outcome=LOST)) if was_lost(status, now()) else status
 
 
 def _alongside(status: FeedStatus) -> Alongside | None:
@@ -251,9 +280,3 @@ def listed(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> 
             queries.every_problem(scope, ProblemKind(choice)) if is_problem else queries.every_row(scope, filter_of(choice))
         )
         yield from ((choice, record) for record in found)
-
-
-def typed_key(word: str) -> RowKey:
-    """Return a row key as typed or pasted, normalised (NFC): keyboards compose characters differently."""
-    readable = word.encode("utf-8", "replace").decode()  # undecodable bytes match no row
-    return RowKey(unicodedata.normalize("NFC", readable).strip())

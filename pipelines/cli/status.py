@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Annotated
 
@@ -12,10 +12,12 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, feed_words
 
 if IS_WORKING:
+    from mappings.row_key import FeedName
+    from pipelines.cli.feed_files import BrokenFile, broken_files, broken_lines
     from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
     from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
     from pipelines.cli.state_reader import open_state
-    from pipelines.run.outcome import STANDING_HELP, ExitCode, unsent_line
+    from pipelines.run.outcome import WAITING, ExitCode, help_on, unsent_line
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -51,24 +53,25 @@ def status(
         name = None if feed is None else reader.feed_name(feed)
         if runs is None:  # for people the last one, of one feed only
             runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
-        feeds = [
-            (one, reader.queries.runs(destination=one.book.destination, feed=one.book.feed, limit=runs) if runs else ())
-            for one in reader.statuses(name)
-        ]
+        feeds = [(one, reader.runs(one.book.feed, runs, one.book.destination) if runs else ()) for one in reader.statuses(name)]
         elsewhere, estranged = reader.elsewhere(), reader.estranged()
         advice = reader.elsewhere_sentence()
-    output.document(Status(feeds=[_document(*one) for one in feeds], elsewhere=elsewhere, estranged=estranged))
+        gone = {one.book.feed for one, _ in feeds if reader.has_no_file(one.book.feed)}
+        broken = reader.folder.broken if reader.folder and name is None else ()
+    documents = [_document(*one) for one in feeds]
+    output.document(Status(feeds=documents, elsewhere=elsewhere, estranged=estranged, broken=broken_files(broken)))
     output.note(*estranged)
     if feeds and name is None:
-        _show_all(output, [status for status, _ in feeds])
+        _show_all(output, [status for status, _ in feeds], gone)
     for status, some in feeds:
         if name is not None or some:
             output.note(_at_service(status))
-            output.note(*_lines(status), indent=2)
+            output.note(*([_GONE.format(feed=status.book.feed)] if status.book.feed in gone else []), *_lines(status), indent=2)
             if some:
                 output.note(f"last run{'s' * (len(some) != 1)}:", indent=2)
             for run in some:
                 show_run(output, run, indent=4)
+    output.note(*broken_lines(broken))
     if not feeds:
         output.note(f"{name} has not run yet" if name else "no feed has run here yet", *filter(None, [advice]))
     return 0
@@ -101,7 +104,8 @@ class FeedStanding(TypedDict):
 
 
 class Status(TypedDict):
-    """The state of the feeds, at the configured service or at all. `elsewhere`: other destinations in the state DB.
+    """The state of the feeds, at the configured service or at all. `elsewhere`: other destinations in the state DB; `broken`: the
+    mapping files with mistakes, empty for one feed.
 
     `estranged`: sentences about rows delivered under a feed name or namespace that is no longer used.
     """
@@ -109,11 +113,17 @@ class Status(TypedDict):
     feeds: Sequence[FeedStanding]
     elsewhere: Sequence[str]
     estranged: tuple[str, ...]
+    broken: Sequence[BrokenFile]
 
 
 _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
 _NAMED = 5
+_GONE_NOTE = "its mapping file is gone"
+_GONE = (
+    f"{_GONE_NOTE}: no run can change what is below; its rows stay in the ledger, so that nothing is sent twice;"
+    " a file with `feed: {feed}` lets it run again"
+)
 if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
     """Exit codes of runs that need no person: the next run continues."""
@@ -130,7 +140,7 @@ def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
     """Yield each kind of waiting row with what to do about it; rows to be sent, unless a run is at it."""
     if unsent := _unsent(status):
         yield EntryState.PENDING.value, unsent
-    yield from ((what, STANDING_HELP[what].format(feed=status.book.feed)) for what in status.waiting)
+    yield from ((what, help_on(what, status.book.feed)) for what in status.waiting)
 
 
 def _unsent(status: FeedStatus) -> str:
@@ -138,7 +148,7 @@ def _unsent(status: FeedStatus) -> str:
     return "" if status.lease else unsent_line(status.counts[EntryState.PENDING], status.gate, status.book.feed)
 
 
-def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
+def _show_all(output: Output, feeds: Sequence[FeedStatus], gone: Collection[FeedName]) -> None:
     """Print one line per feed, those that need attention first, then how many do."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     needy, lines = [], []
@@ -150,7 +160,7 @@ def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
         started, ended = (f"{last.started_at:%Y-%m-%d %H:%M}", run_outcome(last)) if last else ("never", "")
         name = status.book.feed if is_one_service else _at_service(status)
         line = {"feed": name, "last run (UTC)": started, "outcome": ended, "waits for a person": waiting}
-        lines.append((not is_needy, {**line, "notes": "; ".join(_notes(status))}))
+        lines.append((not is_needy, {**line, "notes": "; ".join([*[_GONE_NOTE] * (status.book.feed in gone), *_notes(status)])}))
     output.table("feeds", [line for _, line in sorted(lines, key=itemgetter(0))])
     of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} attention"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
@@ -163,6 +173,18 @@ def _at_service(status: FeedStatus) -> str:
 
 def _counts(counts: Mapping[str, int] | Mapping[EntryState, int]) -> str:
     return counts_line({spelt(what): count for what, count in counts.items()})
+
+
+def _row_counts(status: FeedStatus) -> str:
+    """Return the rows by state, with how many rows of a state that waits for a person do not wait."""
+    terms = []
+    for state, count in status.counts.items():
+        resting = count - status.waiting.get(state, 0) if state.value in WAITING else 0
+        why = (
+            "of past events" + " or gone from the source" * (state is EntryState.REFUSED) + " or ignored" * bool(status.set_aside)
+        )
+        terms += [f"{spelt(state)} {count:,}" + (f" ({resting:,} {why})" if resting > 0 else "")] * bool(count)
+    return ", ".join(terms)
 
 
 def _notes(status: FeedStatus) -> Iterator[str]:
@@ -179,7 +201,7 @@ def _notes(status: FeedStatus) -> Iterator[str]:
 
 def _lines(status: FeedStatus) -> Iterator[str]:
     feed = status.book.feed
-    yield f"rows: {_counts(status.counts) or 'none yet'}"
+    yield f"rows: {_row_counts(status) or 'none yet'}"
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to publish by hand" if status.to_publish else ""
         off = f", {status.cancelled:,} cancelled at the source, to withdraw by hand" if status.cancelled else ""
@@ -194,7 +216,8 @@ def _lines(status: FeedStatus) -> Iterator[str]:
     yield from (f"  {spelt(what)}: {help_}" for what, help_ in _helps(status) if what in status.waiting)
     if status.set_aside:
         yield f"ignored: {status.set_aside:,}: `eventsync rows {feed} --state ignored` lists them"
-    yield "brakes: none stops the feed" if status.gate.is_open else f"brakes: sending is stopped: {status.gate.reason}"
+    if not status.gate.is_open:
+        yield f"brakes: sending is stopped: {status.gate.reason}"
     if status.slices_left:
         yield f"backfill: {status.slices_left:,} slices left: `eventsync backfill {feed} --list` shows them, --resume continues"
     if (lease := status.lease) is None:

@@ -28,7 +28,7 @@ def ui(
     ] = 3000,
     folder: DemoFolder = Path(".eventsync/demo"),
 ) -> int:
-    """Run the Dagster UI and its daemon (schedules, queue) until Ctrl-C.
+    """Run the Dagster UI and its daemon (schedules, queue) until Ctrl-C; start either again if it ends.
 
     For example:
 
@@ -43,7 +43,8 @@ def ui(
         with demo_service(folder) as (sandbox, environ):
             settings = read_settings(environ, Path.cwd())
             sync_feeds(settings, Output(), "Syncing the sample feeds", show_accounts)
-            return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
+            own = f"The demo's own state, service and runs are in {folder}; `eventsync ui` shows your own runs."
+            return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/", own])
     settings = current_settings()
     require_folder(settings)
     require_service(settings)

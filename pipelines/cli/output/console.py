@@ -24,6 +24,7 @@ from typing_extensions import TypedDict
 from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.outcome import shown_place
 from mappings.reasons import REASON_TEXTS, Reason
+from mappings.sentences import Words
 from pipelines.safe_output import escaped, undisturbed
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ class Progress:
         if self._bar:
             task = self._bar.tasks[0]
             self._bar.update(task.id, total=task.completed + count)
+
+    def restart(self, description: str, total: int) -> None:
+        """Begin at 0 with something else to count."""
+        if self._bar:
+            from pipelines.cli.output.drawing import safe_text
+
+            self._bar.reset(self._bar.task_ids[0], description=safe_text(description).plain, total=total)
 
 
 class Output:
@@ -122,6 +130,12 @@ class Output:
         from pipelines.cli.output.drawing import console_on, safe_text
 
         (self._watched or console_on(self._stderr)).print(safe_text(text), soft_wrap=True)
+
+    def introduce(self, text: str, choices: Sequence[str]) -> None:
+        """Print on stderr what a question is for, and short lines to choose from in columns."""
+        from pipelines.cli.output.drawing import console_on, drawn_columns, safe_text
+
+        console_on(self._stderr).print("", safe_text(text), *([drawn_columns(choices)] if choices else ()), sep="\n")
 
     def error(self, error: SyncError) -> None:
         """Print an error and its hint on stderr; with `json` also as the document, unless one is already printed."""
@@ -248,9 +262,12 @@ def read_line(counts: Mapping[str, int]) -> str:
     return _equation(counts, ("read", "expanded"), _READ)
 
 
-def publish_line(counts: Mapping[str, int]) -> str:
-    """Return the account of a publish as an equation: `new 10 + carried over 2 = delivered 11 + refused 1`."""
-    return _equation(counts, ("new", "carried_over"), _PUBLISHED)
+def publish_line(counts: Mapping[str, int], drafts: int = 0) -> str:
+    """Return the account of a publish as an equation: `new 10 + carried over 2 = delivered 11 (4 as drafts) + refused 1`."""
+    delivered = f"delivered {counts.get('delivered', 0):,}"
+    some = "" if drafts == counts.get("delivered") else f"{drafts:,} "
+    line = _equation(counts, ("new", "carried_over"), _PUBLISHED)
+    return line.replace(delivered, f"{delivered} ({some}as drafts)", 1) if drafts else line
 
 
 def rejection_lines(rows: Iterable[RejectedRow]) -> Iterator[dict[str, object]]:
@@ -262,7 +279,8 @@ def rejection_lines(rows: Iterable[RejectedRow]) -> Iterator[dict[str, object]]:
 
 def reason_line(reason: Reason | ReasonCount) -> dict[str, object]:
     """Return a reason as a part of a table line."""
-    column, problem = reason.column or reason.field, REASON_TEXTS[reason.code]
+    column = reason.column or reason.field
+    problem = Words().problem(reason) if isinstance(reason, Reason) else REASON_TEXTS[reason.code]
     return {"column": column, "found": reason.found, "problem": problem, "hint": reason.hint}
 
 

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from rich import box
 from rich.cells import cell_len
+from rich.columns import Columns
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import (
@@ -92,6 +93,11 @@ def _paragraphs(title: str, columns: Sequence[str], cells: Sequence[Sequence[str
                 lines = cell if "\n" not in cell else f"\n{cell}".replace("\n", "\n      ")
                 text.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(lines))
     return text.append("\n")
+
+
+def drawn_columns(lines: Iterable[str]) -> Columns:
+    """Return short lines side by side, to be read down each column."""
+    return Columns(map(safe_text, lines), padding=(0, 3), column_first=True)
 
 
 def drawn_error(error: SyncError) -> Text:

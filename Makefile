@@ -5,6 +5,8 @@ EXAMPLES ?= 400
 MUTANTS ?= 20000
 SEED ?= $(shell date +%s)
 QUICK := $(addprefix tests/unit/,mappings mappings_identity connectors_api connectors_contract pipelines cli_output)
+# On a terminal pip shows its progress; a log gets no line per package.
+QUIET := $$(test -t 2 || echo --quiet)
 VENV := .venv
 BIN := $(VENV)/bin
 export DAGSTER_DISABLE_TELEMETRY := yes
@@ -19,19 +21,21 @@ help: ## list the targets
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("eventsync needs Python 3.11 to 3.13; run make PYTHON=python3.12" if not (3, 11) <= sys.version_info[:2] < (3, 14) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "installing the $$(grep -c '==' requirements.lock) packages of requirements.lock into $(VENV), which takes a minute or so"
+	$(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q eventsync pipelines connectors mappings state sandbox
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-test.lock
+	@echo "installing the $$(grep -c '==' requirements-test.lock) packages of requirements-test.lock"
+	$(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --require-hashes -r requirements-test.lock
 	touch $@
 
 demo: $(VENV)/.installed ## sandbox service, three sample feeds through Dagster, twice; prints what happened to every row
 	$(BIN)/eventsync demo
 
-demo-sources: $(VENV)/.installed-test ## the demo with a Google sheet and a Salesforce org, simulated on this machine (UI=1 leaves the UI running)
+demo-sources: $(VENV)/.installed-test ## the demo with a Google sheet, a Salesforce org, a JSON API and a database, simulated on this machine (UI=1 leaves the UI running)
 	PYTHONPATH=tests $(BIN)/python -m lookalikes.demo $(if $(UI),--ui)
 
 ui: $(VENV)/.installed ## the demo, left running: Dagster UI and sandbox pages

@@ -62,16 +62,16 @@ def measured(room: Room, name: str) -> Iterator[Result]:
     except (RuntimeError, AssertionError, OSError, LookupError, ValueError, ArithmeticError) as broken:
         room.say(f"{name} broke: {broken!r}")
         said = str(broken).replace("\n", " ").replace("|", "/")[:200]
-        yield Result((Line(measure.number, name, "", "", f"broke: {said}", "", "", "", Standing.SHOWN),))
+        yield Result((Line(measure.number, name, "", f"broke: {said}", "", "", Standing.SHOWN),))
     room.say(f"{name} took {time.monotonic() - began:.0f} s")
 
 
-def bench(sizes: Sizes, names: list[str], minutes: float, place: Path | None) -> None:
+def bench(sizes: Sizes, names: list[str], place: Path | None) -> None:
     told, speed, results = machine.described(), machine.Speed(), {name: list[Result]() for name in READ}
     scratch = Path(tempfile.mkdtemp(prefix="eventsync-bench-"))
     with kept(scratch) as group:
         running.join(group)
-        room = Room(sizes, scratch, time.monotonic() + minutes * 60)
+        room = Room(sizes, scratch)
         for turn, name in enumerate(names):
             speed.take()
             room.say(f"{turn + 1} of {len(names)}: {name}{_left(names[turn:]) if sizes is WHOLE else ''}")
@@ -105,9 +105,6 @@ def main() -> None:
         "--sizes", choices=SIZES, help="middle: every part with few rows, to try the bench itself (default: whole)"
     )
     parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), help="these measurements alone")
-    parser.add_argument(
-        "--minutes", type=float, default=35, help="what would end later is left out of the last one (default: 35)"
-    )
     parser.add_argument("--page", type=Path, help="where performance.md and its plots go (docs; nowhere unless all is measured)")
     chosen = parser.parse_args()
     sizes = SIZES[chosen.sizes or "whole"]
@@ -116,7 +113,7 @@ def main() -> None:
     installing.prepare()
     is_whole = sizes is WHOLE and chosen.only == list(MEASURES)
     try:
-        bench(sizes, chosen.only, chosen.minutes, chosen.page or (HERE.parent / "docs" if is_whole else None))
+        bench(sizes, chosen.only, chosen.page or (HERE.parent / "docs" if is_whole else None))
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
 

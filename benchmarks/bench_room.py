@@ -1,4 +1,4 @@
-"""What every measurement is handed: how much to do, a scratch folder, what time is left, and a place to say how far it is.
+"""What every measurement is handed: how much to do, a scratch folder, and a place to say how far it is.
 
 The measurements are in `measures/`; `bench.py` calls them.
 """
@@ -25,14 +25,9 @@ T = TypeVar("T")
 class Room:
     sizes: Sizes
     scratch: Path
-    until_s: float
-    """When the whole bench has to be over, by the monotonic clock."""
 
     def say(self, words: str) -> None:
         print(f"{time.strftime('%H:%M:%S')}  {words}", file=sys.stderr, flush=True)
-
-    def left_s(self) -> float:
-        return self.until_s - time.monotonic()
 
     def rounds(self, once: Callable[[], T], longest_s: float = 60.0) -> list[T]:
         """Return what each round gives: no further one begins when they have taken that long, and would exceed it."""

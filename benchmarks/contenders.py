@@ -45,7 +45,6 @@ SINGER = Contender("Singer SDK, tap and target", "singer-sdk", "through_singer.p
 DRT = Contender("drt, DuckDB to its REST destination", "drt-core", "through_drt.py")
 ALL = (BY_HAND, ASYNC_HTTPX_8, ASYNC_HTTPX, ASYNC_AIOHTTP, DLT, DLT_THREADS, DLT_AIOHTTP, SINGER, DRT)
 QUICK = (BY_HAND, ASYNC_AIOHTTP, DLT, SINGER, DRT)
-DLT_WAYS = (DLT, DLT_THREADS, DLT_AIOHTTP)
 
 
 def is_there(contender: Contender) -> bool:

@@ -5,7 +5,6 @@ What that says of the budgets is told in `measures/million.py` and `measures/mem
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,15 +36,12 @@ class Passage:
     count: int
     sent: int
     size: int = 0
-    entered_s: float = 0.0
     runs: dict[str, list[Cost]] = field(default_factory=dict)
     floors: dict[str, list[float]] = field(default_factory=dict)
     idle: list[float] = field(default_factory=list)
     """CPU seconds of runs that find ten rows unchanged: start-up."""
     row_bytes: dict[str, float] = field(default_factory=dict)
     """Bytes of the state DB, for each row."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Why a run was not made."""
 
     def cpu(self, name: str) -> Spread:
         return spread([one.cpu_s for one in self.runs[name]])
@@ -63,9 +59,6 @@ class Passage:
 
     def own_s(self, name: str) -> float:
         return max(0.0, self.cpu(name).median - self.startup.median)
-
-    def wall_s(self, name: str) -> float:
-        return max(one.wall_s for one in self.runs[name])
 
     def peak_mb(self, name: str) -> float | None:
         return max((one.peak_mb for one in self.runs.get(name, ())), default=None)
@@ -100,9 +93,7 @@ class Desk:
 
     def enter_the_rest(self) -> None:
         """Enter all other rows as delivered: publishing each of them would show nothing more, and take hours."""
-        began = time.monotonic()
         self.worker.enter_as_delivered()
-        self.taken.entered_s = time.monotonic() - began
 
     def again(self) -> None:
         same = self._sync("unchanged", *self.only)

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 
 class Standing(StrEnum):
-    STRETCH = "met, and the stretch"
     MET = "met"
     MISSED = "**missed**"
     SHOWN = "not measured"
@@ -21,22 +20,23 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table: a budget beside its floor, its peers and what we take."""
+    """One line of the table: what we take, what stands beside it, and the budget."""
 
     number: str
     what: str
-    floor: str
-    peers: str
+    beside: str
     ours: str
     ratio: str
     budget: str
-    stretch: str
     standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """A table beside the budgets' one: its caption, its headings, its cells."""
+    """A table beside the budgets' one: its caption, headings and cells; `note` is on the page, below the table.
+
+    A table without a note is shown in the terminal only.
+    """
 
     caption: str
     headings: tuple[str, ...]
@@ -92,16 +92,14 @@ def spread(rounds: Sequence[float]) -> Spread:
     return Spread(tuple(rounds))
 
 
-def at_most(value: float, budget: float, stretch: float) -> Standing:
+def at_most(value: float, budget: float) -> Standing:
     """Return how a figure stands of which less is better."""
-    if value <= stretch:
-        return Standing.STRETCH
     return Standing.MET if value <= budget else Standing.MISSED
 
 
-def at_least(value: float, budget: float, stretch: float) -> Standing:
+def at_least(value: float, budget: float) -> Standing:
     """Return how a figure stands of which more is better."""
-    return at_most(-value, -budget, -stretch)
+    return at_most(-value, -budget)
 
 
 def unjudged(result: Result) -> Result:
@@ -111,5 +109,5 @@ def unjudged(result: Result) -> Result:
 
 
 def worst(standings: Sequence[Standing]) -> Standing:
-    order = (Standing.MISSED, Standing.SHOWN, Standing.UNJUDGED, Standing.MET, Standing.STRETCH)
+    order = (Standing.MISSED, Standing.SHOWN, Standing.UNJUDGED, Standing.MET)
     return min(standings, key=order.index)

@@ -189,7 +189,7 @@ class Cell:
 
     @property
     def is_within_budget(self) -> bool:
-        return self.used >= 0.85 and self.used_later >= 0.94 and max(self.met, self.met_later) < 0.02 and self.early == 0
+        return self.used >= 0.85 and self.used_later >= 0.93 and max(self.met, self.met_later) < 0.02 and self.early == 0
 
     def __str__(self) -> str:
         early = f" [red]{self.early} early[/]" if self.early else ""

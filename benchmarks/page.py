@@ -1,6 +1,6 @@
-"""The bench's page: the budgets beside what was measured, the details, the plots, the machine; and the same for a terminal.
+"""The bench's page: the budgets, the peers, two plots, the machine; for a terminal, the details of every measurement, too.
 
-The figures are the measurements'; how to read them is told in `benchmarks/README.md`.
+`benchmarks/README.md` says how to read the figures.
 """
 
 from __future__ import annotations
@@ -13,31 +13,22 @@ from plots import svg
 from rich.console import Console
 from rich.table import Table
 
-HEADINGS = ("#", "what", "floor", "peers", "eventsync", "ratio", "budget", "stretch", "standing")
+HEADINGS = ("#", "what", "beside it", "eventsync", "ratio", "budget", "standing")
 OPENING = """\
 # Performance
 
-How fast the worker is, what it takes, and how that compares: with the floor (what the machine cannot go below for the same work),
-with the scripts that everybody writes first, and with dlt, drt and a Singer target, on the same rows and against the same server.
+What the worker takes, beside the floor (the same work without checks or ledger), the script that everybody writes first, and
+dlt, drt and a Singer target, on the same rows and against the same server.
 
 {standing}
-* Only ratios within one run mean anything: on another machine every figure is another one. A figure is the median of its rounds,
-  with the least and the most in brackets.
+* Compare only figures of this page: on another machine each is another one. All are medians of their rounds; `us` are
+  microseconds of CPU.
 * A row has 15 columns and 245 bytes, and becomes an event of 12 fields, with two moments in a zone, two lookups and an offer.
-* `us` are microseconds of CPU, start-up taken off, unless it says otherwise; wall time where a person waits.
-* How each figure comes about: [Benchmarks](../benchmarks/README.md). `make bench` measures all of it in one run and
-  writes this page; every table below tells more about a line of the first one.
+* `make bench` measures all of it in one run, prints the details and writes this page ([Benchmarks](../benchmarks/README.md)).
 
-## The machine
+## Budgets
 """
-LEGEND = """\
-`floor`: what is done without any check, ledger or message. `ratio`: ours beside the floor, or the peers beside ours. `stretch`:
-what is aimed at beyond the budget. In the plots eventsync is blue, floors and peers are grey, and a dashed line is the budget."""
-JUDGED = (Standing.STRETCH, Standing.MET, Standing.MISSED)
-WHERE = {"5": "publish", "5a": "publish", "1": "unchanged", "2": "exported anew", "4": "stage", "9": "start-up"}
-"""The column of the table of profiles that shows where the time of a budget goes."""
-WHY = {"6": "throughput-under-latency", "8": "1000000-rows-run-after-run"}
-"""The part of the page that says why a budget may be missed of which no profile tells."""
+JUDGED = (Standing.MET, Standing.MISSED)
 
 
 def write(folder: Path, results: Sequence[Result], machine: Sequence[str]) -> Path:
@@ -51,32 +42,24 @@ def write(folder: Path, results: Sequence[Result], machine: Sequence[str]) -> Pa
 
 
 def _page(results: Sequence[Result], machine: Sequence[str]) -> list[str]:
-    text = [_opening(results), *(f"* {sentence}" for sentence in machine), "", "## The budgets", ""]
-    text += _markdown(HEADINGS, [_cells(line) for line in ordered(results)])
-    text += ["", LEGEND]
+    text = [_opening(results), *_markdown(HEADINGS, [_cells(line) for line in ordered(results)])]
     for result in results:
-        for details in result.details:
-            text += ["", f"## {details.caption}", "", *_markdown(details.headings, details.cells)]
-            text += ["", details.note] if details.note else []
+        for details in (details for details in result.details if details.note):
+            text += ["", f"## {details.caption}", "", *_markdown(details.headings, details.cells), "", details.note]
         text += [f"\n![{plot.title}](plots/{plot.name}.svg)" for plot in result.plots]
-    return [*text, ""]
+    return [*text, "", "## The machine", "", *(f"* {sentence}" for sentence in machine), ""]
 
 
 def _opening(results: Sequence[Result]) -> str:
-    judged = [line for result in results for line in result.lines if line.standing in JUDGED]
+    judged = [line for line in ordered(results) if line.standing in JUDGED]
     missed = [line for line in judged if line.standing is Standing.MISSED]
-    stretched = sum(line.standing is Standing.STRETCH for line in judged)
-    better = f", {stretched} of them as far as the stretch" if stretched else ""
-    first = f"* **{len(judged) - len(missed)} of {len(judged)} budgets are met**{better}."
-    told = [f"* Missed: {line.number}, {line.what} ({line.ours}; {line.ratio or line.budget}).{_where(line)}" for line in missed]
-    return OPENING.format(standing="\n".join([first, *told] if judged else ["* **So few rows say nothing of the budgets.**"]))
+    first = f"* **{len(judged) - len(missed)} of {len(judged)} budgets are met.**"
+    losses = [f"* Missed: {line.number}, {line.what}: {_figures(line)}; the budget is {line.budget}." for line in missed]
+    return OPENING.format(standing="\n".join([first, *losses] if judged else ["* **So few rows say nothing of the budgets.**"]))
 
 
-def _where(line: Line) -> str:
-    if path := WHERE.get(line.number):
-        return f" Where the time goes, and what half of it would take: [under a profile](#where-the-time-goes), {path}."
-    anchor = WHY.get(line.number)
-    return f" Why: [below](#{anchor})." if anchor else ""
+def _figures(line: Line) -> str:
+    return ", ".join(filter(None, (line.ours, line.ratio)))
 
 
 def _markdown(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -88,21 +71,18 @@ def ordered(results: Sequence[Result]) -> list[Line]:
     """Return the lines in the order of the budgets."""
 
     def place(line: Line) -> tuple[int, str]:
-        digits = line.number.rstrip("abc")
+        digits = line.number.rstrip("b")
         return int(digits), line.number
 
     return sorted((line for result in results for line in result.lines), key=place)
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    return (
-        *(line.number, line.what, line.floor, line.peers, line.ours, line.ratio, line.budget, line.stretch),
-        line.standing.value,
-    )
+    return (line.number, line.what, line.beside, line.ours, line.ratio, line.budget, line.standing.value)
 
 
 def show(console: Console, results: Sequence[Result], machine: Sequence[str]) -> None:
-    """Print the same for a person at a terminal."""
+    """Print the budgets and all details."""
     for details in (details for result in results for details in result.details):
         console.print(_table(details))
     table = Table(title="The budgets", show_lines=True)

@@ -15,10 +15,10 @@ class Sizes:
     """Rows of the file that is staged and read again."""
     delivered: int
     """Rows of it that are published; the others are entered as delivered, because publishing all of them shows nothing more."""
-    ten_million: int
+    three_million: int
     """Rows that show whether memory grows."""
     published: int
-    """Rows of a whole run of eventsync, and of what is sent of ten million."""
+    """Rows of a whole run of eventsync, and of what is sent of three million."""
     sent: int
     """Rows of a whole run of a peer; less for the slowest."""
     again: int
@@ -39,7 +39,7 @@ WHOLE = Sizes(
     rounds=3,
     million=1_000_000,
     delivered=200_000,
-    ten_million=10_000_000,
+    three_million=3_000_000,
     published=20_000,
     sent=6_000,
     again=10_000,
@@ -52,7 +52,7 @@ MIDDLE = Sizes(
     rounds=2,
     million=40_000,
     delivered=12_000,
-    ten_million=100_000,
+    three_million=100_000,
     published=2_000,
     sent=600,
     again=600,
@@ -66,7 +66,7 @@ QUICK = Sizes(
     rounds=1,
     million=10_000,
     delivered=3_000,
-    ten_million=30_000,
+    three_million=30_000,
     published=1_000,
     sent=300,
     again=300,

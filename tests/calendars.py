@@ -49,7 +49,7 @@ def drafted(years: int, zone: str = "UTC") -> FeedMapping:
     """Return the mapping that `init` drafts for a calendar, without rules that leave events out, for so many years."""
     cells = {"UID": "1", "SUMMARY": "Evening", "DTSTART": "2027-01-01", "RECURRENCE-ID": ""}
     guess = guess_source("events.ics", b"BEGIN:VCALENDAR\r\n", is_whole=True)
-    text, _ = draft_feed(SourceSample("events.ics", "events.ics", guess, tuple(cells), [cells]), "calendar", zone=zone)
+    text = draft_feed(SourceSample("events.ics", "events.ics", guess, tuple(cells), [cells]), "calendar", zone=zone).text
     text = re.sub(r"\nrows:\n.*?\n\nevent:", "\n\nevent:", text, flags=re.DOTALL)
     text = text.replace("from: -30d, to: 365d", f"from: -{366 * years}d, to: {366 * years}d")
     text = text.replace("title: {from: SUMMARY, do: [collapse]}", "title: Evening") + "\npublish: {years_ahead: 100}\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from hypothesis import settings
-from postgres import Postgres, postgres_server
+from postgres import Postgres, shared_server, stop_shared_server
 
 if TYPE_CHECKING:
     from integration.desk import WarmStart
@@ -99,10 +99,13 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+def postgres() -> Postgres:
     """A PostgreSQL server, started by the first test that asks for one."""
-    with postgres_server() as server:
-        yield server
+    return shared_server()
+
+
+def pytest_sessionfinish() -> None:
+    stop_shared_server()
 
 
 @pytest.fixture(scope="session")

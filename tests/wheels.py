@@ -1,4 +1,4 @@
-"""The project as it is installed."""
+"""Projects as they are installed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def unpacked_wheel(folder: Path) -> Path:
-    """Build a wheel of the project; return the folder that it installs as."""
+def unpacked_wheel(folder: Path, project: Path = ROOT) -> Path:
+    """Build a wheel of a project, ours by default; return the folder that it installs as."""
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "wheel"]
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(words, cwd=project, check=True, capture_output=True)
     (packed,) = (folder / "wheel").glob("*.whl")
     with zipfile.ZipFile(packed) as archive:
         archive.extractall(folder / "site")

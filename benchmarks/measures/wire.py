@@ -1,6 +1,6 @@
 """The client's share of budget 5: what one request costs, over several clients, with no delay at the server.
 
-It shows why the transport is the one that it is; no budget of its own stands on it.
+It shows why the transport is the one that it is. Mapping, ledger and start-up are not in it, and no budget stands on it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from bench_room import Room
-from outcome import Bar, Details, Plot, Result, Spread, spread
+from outcome import Details, Result, Spread, spread
 from running import HERE, Server, run, server
 
 IN_FLIGHT = (8, 32, 128)
-NOTE = (
-    "The client alone: mapping, ledger and start-up are not in it. Of eventsync it has the pace, retries, the reading of "
-    "the answer and the verdict, which the others do without."
-)
 CONTENDERS = ("raw streams", "eventsync", "aiohttp as it comes", "httpx over pyreqwest", "httpx as it comes")
 
 
@@ -31,11 +27,8 @@ def measure(room: Room) -> Iterator[Result]:
         "CPU of one request, no delay at the server, us",
         ("client", *(f"{number} in flight" for number in numbers)),
         tuple(cells),
-        NOTE,
     )
-    at = numbers.index(32)
-    bars = [Bar(who, costs[at].median, is_ours=who == "eventsync") for who, costs in found.items()]
-    yield Result((), (details,), (Plot("wire", "One request, 32 in flight, CPU", "us", tuple(bars), is_logarithmic=True),))
+    yield Result((), (details,))
 
 
 def _is_there(who: str) -> bool:

@@ -122,7 +122,7 @@ def play(screen: Screen, folder: Path, sandbox: RunningSandbox) -> list[str]:
     switch(sandbox, latency_ms=LATENCY_MS)
     backfill = "eventsync backfill town-hall --no-dagster"
     days = f"--from {FIRST_DAY} --to {FIRST_DAY + timedelta(days=DAYS - 1)}"
-    at_work = screen.interrupt(f"{backfill} {days}", lambda seen: re.search(r"\(6 of \d+\).* 1[3-9]/24", seen))
+    at_work = screen.interrupt(f"{backfill} {days}", lambda seen: re.search(r"\(6 of \d+\).* [3-9]/12", seen))
     screen.do("echo $?")
     screen.do(f"{backfill} --resume")
     screen.do("eventsync feeds")

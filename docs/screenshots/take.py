@@ -78,7 +78,7 @@ def set_stage(folder: Path) -> Iterator[Stage]:
         settings = read_settings(environ, folder)
         configure_logs(settings)
         sync_all(settings)
-        with running_dagster(folder / "dagster", environ, free_port(3000)) as url:
+        with running_dagster(settings, environ, free_port(3000), print) as url:
             yield Stage(url, settings)
 
 

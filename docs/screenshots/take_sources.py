@@ -1,4 +1,4 @@
-"""Takes the pictures of feeds that are read elsewhere: those of `make demo-sources`, in the Dagster UI.
+"""Take the picture of two feeds of `make demo-sources` in the Dagster UI: a Google sheet and a Salesforce object.
 
 Needs what `take.py` needs. `PYTHONPATH=tests python docs/screenshots/take_sources.py` from the top of the repository.
 """
@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 from lookalikes.demo import FEEDS, running_places
 from playwright.sync_api import Page, sync_playwright
@@ -23,16 +24,17 @@ from pipelines.settings import read_settings
 
 
 def main() -> None:
-    """Sync both feeds twice, then take the pictures."""
+    """Sync all feeds twice, then take the picture."""
     with (
         tempfile.TemporaryDirectory() as folder,
         demo_service(Path(folder) / "demo", FEEDS) as (_sandbox, environ),
         running_places(Path(folder) / "access") as places,
     ):
-        settings = read_settings({**environ, **places.environ}, Path(folder))
+        environ = {**environ, **places.environ, "EVENTSYNC_FEEDS": str(places.feeds)}
+        settings = read_settings(environ, Path(folder))
         for title in ("first", "second"):
             sync_feeds(settings, Output(), title, show_accounts)
-        with running_dagster(settings.dagster_home, {**environ, **places.environ}, free_port(3000)) as ui:
+        with running_dagster(settings, environ, free_port(3000), print) as ui:
             take(ui)
 
 
@@ -51,7 +53,8 @@ def take(ui: str) -> None:
 
 def lineage_of_both(page: Page, ui: str) -> None:
     """Both feeds as assets: a Google sheet and a Salesforce object, each under its kind."""
-    visit(page, f"{ui}/asset-groups", "demo_sheet")
+    groups = quote('group:"demo_sheet" or group:"demo_salesforce"')
+    visit(page, f"{ui}/asset-groups~{groups}/", "demo_sheet")
     page.mouse.click(1250, 800)
     page.keyboard.press("Alt+e")
     page.wait_for_timeout(4000)

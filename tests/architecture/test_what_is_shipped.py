@@ -180,15 +180,15 @@ from xml.etree import ElementTree as ET
 import page
 from outcome import Bar, Line, Plot, Result, Standing, unjudged
 
-lines = [Line(n, f"what {n}", "", "", "9 us", "", "8 us", "4 us", s) for n, s in (("10", Standing.MET), ("5", Standing.MISSED))]
+lines = [Line(n, f"what {n}", "", "9 us", "", "8 us", s) for n, s in (("10", Standing.MET), ("5", Standing.MISSED))]
 result = Result(tuple(lines), (), (Plot("small", "A <title>", "us", (Bar("ours", 9, is_ours=True), Bar("theirs", 20)), 8),))
 page.write(Path(sys.argv[1]) / "judged", [result], ["A machine."])
 page.write(Path(sys.argv[1]) / "few", [unjudged(result)], ["A machine."])
 """
     _python(code, str(tmp_path))
     judged, few = ((tmp_path / name / "performance.md").read_text("utf-8") for name in ("judged", "few"))
-    assert "**1 of 2 budgets are met**" in judged
-    assert "* Missed: 5, what 5 (9 us; 8 us)." in judged
+    assert "**1 of 2 budgets are met.**" in judged
+    assert "* Missed: 5, what 5: 9 us; the budget is 8 us." in judged
     assert judged.index("| 5 |") < judged.index("| 10 |")
     assert "Missed" not in few
     assert "budgets are met" not in few

@@ -94,7 +94,7 @@ def visit(page: Page, url: str, awaited: str) -> None:
 
 def choose_days(page: Page, stage: Stage) -> Locator:
     """Open the dialog that launches days of the past, choose all of them, and return the dialog."""
-    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Past days (by file)")
+    visit(page, stage.asset(DATED, "backfilled", "view=overview"), "Days (by file)")
     page.get_by_role("button", name="Materialize").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("Show all partitions").click()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from integration.desk import Command, Desk
 from integration.waiting import pause, until
+from terminal import at_a_terminal
 
 _BLOCK = re.compile(
     r"^(?:In `(?P<file>[^`\n]+)`[^\n]*:\n\n)?```(?P<language>sh|diff|console)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
@@ -27,6 +28,7 @@ _MOVING = {
     r" +$": "",
 }
 """What differs each time."""
+_QUESTION = re.compile(r"^(.*\]:) ?(.*)$", re.MULTILINE)
 _LEFT_RUNNING = {"sandbox": "export EVENT_API_BASE_URL", "ui": "Stop with Ctrl-C."}
 """What stays in a terminal of its own, and the words by which it is ready."""
 _PATIENCE_S = 180.0
@@ -96,6 +98,9 @@ class Reader:
             return self._in_a_shell(command)
         if words[0] in _LEFT_RUNNING:
             return self._said_first(words)
+        if typed := [(f"{question} ", f"{answer}\n") for question, answer in _QUESTION.findall(shown)]:
+            self._code, said_there = at_a_terminal(words, self.desk.folder, self.desk.env, typed)
+            return said_there
         if "ui" in self._left:  # what it starts by itself takes its time
             says = lambda: self._is_as_shown(shown, self.desk.command(*words).out) or pause(0.5)  # noqa: E731  # asked again and again
             until(says, within_s=_PATIENCE_S, what=f"what `{command}` is to say")

@@ -14,7 +14,6 @@ from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
 from integration.reader import Block, Reader
 from integration.service import Service
 from integration.waiting import until
-from lookalikes.dagster import dagster_webserver
 
 pytestmark = pytest.mark.slow
 
@@ -55,8 +54,10 @@ def test_dated_files_are_gone_through_day_by_day_and_each_row_is_sent_once(desk:
     said = backfill(desk, *MONTH)
     assert (said.code, said.document["sent"], said.document["backfill"]["by"]) == (0, 18, "file"), said.words
     assert [state for _, state in slices(said)] == ["done"] * 6
+    assert "6 of 6 slices done; read 18 = new 18; new 18 = delivered 18" in said.err
     again = backfill(desk, *MONTH)
     assert (again.code, again.document["sent"]) == (0, 0)
+    assert "6 of 6 slices done; read 18 = unchanged 18; new 0" in again.err
     assert len(service.events()) == 18
 
 
@@ -96,15 +97,6 @@ def test_a_source_that_cannot_be_read_fails_the_first_slice_and_not_the_search_f
     said.assert_told(2, "events.csv")
 
 
-def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service) -> None:
-    by_dated_file(desk, 3)
-    with dagster_webserver("FAILURE") as webserver:
-        said = desk.command("backfill", FEED, "--json", *MONTH, EVENTSYNC_DAGSTER_URL=webserver.url, code=1)
-    assert [state for _, state in slices(said)] == ["left"] * 6
-    assert backfill(desk, "--resume").code == 0
-    assert len(service.events()) == 18
-
-
 def test_after_a_kill_in_the_middle_of_a_slice_the_same_command_goes_on_and_each_row_is_sent_once(
     any_desk: Desk, service: Service
 ) -> None:
@@ -114,6 +106,8 @@ def test_after_a_kill_in_the_middle_of_a_slice_the_same_command_goes_on_and_each
     until(lambda: len(service.requests()) >= 45, what="the third slice")
     struck.kill()
     service.switch(latency_ms=0)
+    assert any_desk.command("runs", "--json").document["runs"][0]["outcome"] == "lost", "before the next run records it"
+    any_desk.command("status").assert_told(0, "lost")
     listed = any_desk.command("backfill", FEED, "--list", "--json").document["backfills"][0]
     assert [one["state"] for one in listed["slices"]] == ["done", "done", "working", "left", "left", "left"]
     said = backfill(any_desk, *MONTH)

@@ -110,6 +110,9 @@ def test_a_feed_under_another_name_sends_nothing_again_until_a_person_wants_both
     assert f"put `feed: {FEED}` back" in said.words
     for asking in (("status",), ("check", "--live"), ("preview", "city-hall")):
         assert f"feed {FEED} has 30 upcoming events and no mapping file" in desk.command(*asking).words
+    (line,) = (line for line in desk.command("status").out.splitlines() if "its mapping file is gone" in line)
+    assert line.split()[0] == FEED
+    desk.command("status", FEED).assert_told(0, "its mapping file is gone", f"a file with `feed: {FEED}` lets it run again")
     rehearsed = desk.command("run", "city-hall", "--dry-run", code=5)
     assert f"put `feed: {FEED}` back" in rehearsed.words
     desk.command("run", "city-hall", "--no-dagster", "--accept", "scope", code=0)
@@ -195,6 +198,31 @@ def test_rows_that_are_renumbered_and_edited_at_once_are_held_with_their_events(
     desk.command("resolve", FEED, "x7", "--release", code=0)
     desk.run(code=0)
     assert len(service.events()) == 10
+
+
+def test_a_renumbered_row_is_known_by_its_edit_too(desk: Desk, service: Service) -> None:
+    desk.run_with(lines(8), code=0)
+    edited = line(7, title="Matinee 7", hour="18:00")
+    desk.run_with([*lines(7), edited], code=0)
+    desk.run_with([*lines(7), f"9{edited}"], code=0)
+    (held,) = desk.rows("held")
+    assert (held["row_key"], held["candidate"]["row_key"], len(service.events())) == ("97", "7", 8)
+
+
+def test_evenings_of_one_title_are_like_those_of_their_days(desk: Desk) -> None:
+    desk.run_with([line(number, title="Yoga") for number in range(8)], code=0)
+    desk.run_with([f"9{line(number, title='Yoga', hour='20:00')}" for number in (6, 1, 2, 3, 4, 5)], "--accept", "new", code=0)
+    like = {held["row_key"]: held["candidate"]["row_key"] for held in desk.rows("held")}
+    assert like == {f"9{number}": str(number) for number in range(1, 7)}
+
+
+def test_evenings_of_one_title_in_a_renamed_feed_are_like_those_of_their_keys(desk: Desk) -> None:
+    desk.run_with([line(number, title="Yoga") for number in range(6)], code=0)
+    desk.edit(f"feed: {FEED}", "feed: city-hall")
+    desk.source(line(number, title="Yoga", hour="20:00") for number in (5, 4, 3, 2, 1, 0))
+    city_hall(desk, code=5)
+    like = {held["row_key"]: held["candidate"]["row_key"] for held in desk.rows("held", feed="city-hall")}
+    assert like == {str(number): str(number) for number in range(6)}
 
 
 def test_a_change_of_one_field_in_most_rows_stops_the_new_ones_until_a_person_wants_it(desk: Desk, service: Service) -> None:

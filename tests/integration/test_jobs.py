@@ -160,4 +160,10 @@ def test_a_feed_that_the_webserver_lacks_keeps_no_other_from_being_launched(five
     reports = {one["feed"]: (one["run_id"] in webserver.followed, one["message"]) for one in said.document["runs"]}
     assert list(reports) == list(FEEDS)
     assert [feed for feed in FEEDS if not reports[feed][0]] == [lacking]
-    assert "refused to launch" in reports[lacking][1]
+    assert reports[lacking][1].startswith(f"Dagster refused to launch {lacking}: it has no such feed")
+
+
+def test_a_webserver_that_has_not_loaded_a_new_file_yet_is_reloaded_before_its_run(five_feeds: Desk) -> None:
+    with dagster_webserver("SUCCESS", lacking=FEEDS[1], is_behind=True) as webserver:
+        said = five_feeds.command("run", "--all", "--json", code=1, EVENTSYNC_DAGSTER_URL=webserver.url)
+    assert ({one["run_id"] for one in said.document["runs"]}, webserver.reloads) == (webserver.followed, 1)

@@ -44,6 +44,17 @@ def test_an_outage_costs_few_requests_and_the_run_after_it_sends_one_row_first(d
     assert events.total() == first.total() + ATTEMPTS + ROWS
 
 
+def test_a_run_that_ends_by_its_source_has_on_record_what_may_exist_several_times(desk: Desk, service: Service) -> None:
+    desk.mapping(in_flight=1, max_pause="1s")
+    desk.source(lines(2))
+    desk.run("--stage-only", code=0)
+    (desk.folder / "events.csv").unlink()
+    service.switch(idempotency="ignore", faults="reset", fault_moment="after", fault_per_mille=1000)
+    desk.run(code=2)
+    (recorded,) = desk.books.runs()
+    assert f"may exist up to {max(_possible(desk).values())} times" in recorded.message
+
+
 RATE = 40
 """So low that a run meets it at full load too: two runs that do not know it yet meet it with all that is in flight."""
 OF_EACH = 110

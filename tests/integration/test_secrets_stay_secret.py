@@ -19,7 +19,7 @@ import pytest
 from integration.desk import FEED, Desk, WarmStart, lines, made_desk
 from integration.service import serving
 from integration.waiting import until
-from lookalikes.demo import FEEDS, Places, running_places
+from lookalikes.demo import Places, running_places
 from lookalikes.sheets import Fault
 from lookalikes.threaded import Answer, answering_by
 from postgres import Postgres
@@ -189,7 +189,7 @@ def places(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pla
     with running_places(tmp_path_factory.mktemp("access")) as places:
         places.org.password, places.org.token = ORG_PASSWORD, ORG_TOKEN
         (desk.folder / "feeds" / "town.yaml").unlink()
-        for file in FEEDS.glob("*.yaml"):
+        for file in places.feeds.glob("*.yaml"):
             (desk.folder / "feeds" / file.name).write_text(file.read_text("utf-8"), "utf-8")
         desk.env |= {**places.environ, "SALESFORCE_PASSWORD": ORG_PASSWORD, "SALESFORCE_SECURITY_TOKEN": ORG_TOKEN}
         yield places

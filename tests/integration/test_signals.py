@@ -68,6 +68,7 @@ def _unanswered(deaf: socket.socket) -> Iterator[None]:
         connection, _ = deaf.accept()
         with connection:
             if select.select([connection], [], [], PROMPT_S)[0] and connection.recv(1, socket.MSG_PEEK):
+                pause(0.5)  # Python misses a signal that comes just before it waits in the kernel
                 yield
                 return
 
@@ -243,6 +244,16 @@ def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> N
     assert said.code == 130, said.words
     assert (said.run["outcome"], said.run["run_id"]) == ("interrupted", RUN_ID)
     assert f"{webserver.url}/runs/{RUN_ID}" in said.run["hint"]
+    assert "Ctrl-C" not in said.err
+
+
+def test_a_run_on_a_webserver_says_where_it_runs_and_what_ctrl_c_ends(desk: Desk) -> None:
+    desk.source(lines(5))
+    with dagster_webserver("STARTED") as webserver:
+        run = desk.start("run", FEED, EVENTSYNC_DAGSTER_URL=webserver.url)
+        until(lambda: webserver.is_followed, what="a look at the run")
+        said = _stop(run, signal.SIGINT, is_prompt=False)
+    assert f"{FEED}: runs in Dagster: {webserver.url}/runs/{RUN_ID}; Ctrl-C ends only this command" in said.err
 
 
 def test_while_it_waits_for_a_busy_sheet_and_the_next_run_writes_there(desk: Desk, tmp_path: Path) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import signal
 import subprocess
 import sys
-from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from integration.desk import FEED, Desk, lines
+from integration.desk import FEED, Desk, line, lines
 from integration.service import Service
+from terminal import CTRL_C, at_a_terminal
+
+from pipelines.clock import now
 
 IMPORTED = """\
 import sys
@@ -100,23 +101,9 @@ def test_a_verb_that_has_begun_says_that_nothing_is_lost_whatever_it_was_importi
 
 def _interrupted_at_the_start(desk: Desk, *words: str) -> str:
     """Start a command as a person does, press Ctrl-C where it says what it waits for; return what the terminal showed."""
-    screen, theirs = pty.openpty()
-    command, env = [Path(sys.executable).with_name("eventsync"), *words], {**desk.env, "TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(command, cwd=desk.folder, env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs)
-    os.close(theirs)
-    seen, is_interrupted = "", False
-    try:
-        with suppress(OSError):  # the terminal, once the command has left it
-            while shown := os.read(screen, 65536).decode("utf-8", "replace"):
-                seen += shown
-                if not is_interrupted and "starting Dagster" in seen:
-                    process.send_signal(signal.SIGINT)
-                    is_interrupted = True
-        assert (is_interrupted, process.wait(60)) == (True, 130), seen
-    finally:
-        process.kill()
-        process.wait()
-        os.close(screen)
+    env = {**desk.env, "TERM": "xterm", "COLUMNS": "100"}
+    code, seen = at_a_terminal(words, desk.folder, env, [("starting Dagster", CTRL_C)])
+    assert code == 130, seen
     return seen
 
 
@@ -132,8 +119,9 @@ def test_a_run_says_that_it_waits_for_dagster_and_ctrl_c_ends_it_then(desk: Desk
 
 @pytest.mark.slow
 def test_a_backfill_that_is_interrupted_so_early_leaves_its_slice_to_the_next(desk: Desk, service: Service) -> None:
-    desk.source(lines(3))
-    _interrupted_at_the_start(desk, "backfill", FEED, "--from", "2031-01-01", "--to", "2031-01-03", "--by", "event")
+    days = [str(now().date() + timedelta(days=number)) for number in (40, 41, 42)]
+    desk.source(line(number, day=day) for number, day in enumerate(days))
+    _interrupted_at_the_start(desk, "backfill", FEED, "--from", days[0], "--to", days[-1], "--by", "event")
     assert service.titles() == []
     (backfill,) = desk.command("backfill", FEED, "--list", "--json").document["backfills"]
     assert backfill["left"] == len(backfill["slices"])

@@ -7,6 +7,8 @@ from threading import Event
 from time import monotonic
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 DEADLINE_S = 60.0
@@ -21,6 +23,14 @@ def until(condition: Callable[[], T], *, within_s: float = DEADLINE_S, every_s: 
         assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"
         _NEVER.wait(every_s)
     return answer
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process runs no more, reaped or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def pause(seconds: float) -> None:

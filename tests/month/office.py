@@ -33,7 +33,7 @@ from mappings.row_key import FeedName
 from pipelines.before_serving import DAGSTER_YAML
 from pipelines.orchestration import names
 from pipelines.orchestration.instance import ENDED, NOTICES_SENSOR, NoticesCursor
-from pipelines.orchestration.webserver import launch_config
+from pipelines.orchestration.run_request import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 

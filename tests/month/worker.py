@@ -23,8 +23,8 @@ from dagster._core.execution.api import execute_run
 from dagster._core.test_utils import freeze_time
 
 from pipelines.definitions import application
-from pipelines.launcher import process_tags
 from pipelines.logs import configure_logs
+from pipelines.orchestration.workers import process_tags
 from pipelines.run.context import RunContext, open_context
 from pipelines.settings import Settings, current_settings, read_settings
 

@@ -27,7 +27,7 @@ from pipelines.definitions import application
 from pipelines.metrics import GAUGES
 from pipelines.notices import Cause
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import LaunchOptions
+from pipelines.orchestration.assets import BackfillWay, LaunchOptions
 from pipelines.orchestration.automation import FEWEST_FEEDS
 from pipelines.orchestration.broken import CHECK, GROUP
 from pipelines.orchestration.metadata import PUBLISH_CHECKS
@@ -220,7 +220,13 @@ Options of the resource `{names.OPTIONS}` in the launchpad, as of `eventsync run
 _LAUNCHED_BY = (
     "What launched it: `schedule` (also for a changed source or an updated asset), `backfill`, `cli`, or `dagster` (the UI)."
 )
-_TAGS = ((names.FEED_TAG, "The feed."), (names.LAUNCHED_BY_TAG, _LAUNCHED_BY))
+_PLANNED = "The days of a backfill that the command launched, and what decides a row's day."
+_TAGS = (
+    (names.FEED_TAG, "The feed."),
+    (names.FEEDS_TAG, "How many feeds a shared run has."),
+    (names.LAUNCHED_BY_TAG, _LAUNCHED_BY),
+    (names.PLAN_TAG, _PLANNED),
+)
 _SEQUENCES = f"""\
 Each can be switched on and off in the UI. {FEWEST_FEEDS} or more feeds with the same cron line and time zone have one schedule
 together, `due_feeds_` and the cron line."""
@@ -236,9 +242,12 @@ def write_assets() -> str:
         own = (spec for spec in definitions.resolve_all_asset_specs() if spec.key.path[0] == _FEED)
         specs = sorted(own, key=lambda spec: steps.index(spec.key.path[-1]))
         repository = definitions.get_repository_def()
-        fields = LaunchOptions.model_fields.items()
-        options = (
-            (f"`{name}`", f"`{one.get_default(call_default_factory=True)}`", one.description or "") for name, one in fields
+        options, ways = (
+            [
+                (f"`{name}`", f"`{one.get_default(call_default_factory=True)!r}`", one.description or "")
+                for name, one in kind.model_fields.items()
+            ]
+            for kind in (LaunchOptions, BackfillWay)
         )
         jobs = sorted(repository.get_all_jobs(), key=lambda job: job.name)
         return page(
@@ -256,6 +265,8 @@ def write_assets() -> str:
             "## Launch options",
             _LAUNCHING,
             table(("option", "default", "meaning"), options),
+            "Configuration of the asset `backfilled`:",
+            table(("option", "default", "meaning"), ways),
             "## Tags",
             table(("tag of a run", "meaning"), ((f"`{tag}`", said) for tag, said in _TAGS)),
         )

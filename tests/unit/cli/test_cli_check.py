@@ -86,7 +86,8 @@ file dagster/dagster.yaml telemetry: {enabled: false}\\nfreshness: {enabled: tru
 check => 0 | lacks nux, python_logs, run_launcher,
 # a live check of a sound feed asks the service and the source
 check --live => 0 | {feeds: [{live: {0: {asked: service, told: …SERVICE}, 1: {asked: scopes}, 2: {asked: channels}}}]}
-check --live => 0 | {feeds: [{live: {3: {asked: classifications, told: …version 20}, 4: {asked: contract}, 5: {asked: source}}}]}
+check --live => 0 | {feeds: [{live: {3: {asked: classifications, told: …version 20}, 5: {asked: contract}, 6: {asked: source}}}]}
+check --live => 0 | {feeds: [{live: {4: {asked: places, state: could not be checked, told: …ask its owner whether it has krk}}}]}
 check --live => 0 | {ok: true} | !"ok": false
 check --live => 0 | key ready the service accepts it | scopes could not be checked | contract ready | notify not ready
 # a live check says what is wrong with key and service and still looks at the source
@@ -99,7 +100,7 @@ unset EVENT_API_KEY
 check --live => 2 | EVENT_API_BASE_URL is not set | EVENT_API_KEY is not set | source ready csv ../events.csv
 # a contract that asks for more is told ahead and costs one refused row
 switch contract: new_required_field
-check --live => 2 | {feeds: [{live: {4: {asked: contract, severity: error, ok: false, difference: {fields: [organizer]}}}}]}
+check --live => 2 | {feeds: [{live: {5: {asked: contract, severity: error, ok: false, difference: {fields: [organizer]}}}}]}
 run => 5 | `organizer` is required | 2 rows were not sent | check --live
 states => pending 2, refused 1
 switch contract: shorter_titles
@@ -132,6 +133,38 @@ edit column: KIND -> column: KINDS
 check => 2 | feeds/town.yaml:5:7: events.csv has no column "IDD", did you mean "ID"?
 check => 2 | feeds/town.yaml:7:20: events.csv has no column "KINDS", did you mean "KIND"?
 check => 2 | feeds/town.yaml:11:17: events.csv has no column "TITEL", did you mean "TITLE"?
+# a shape that the columns of the source do not fit is named at its place
+mapping ../events.csv -> ../events.csv\\n  fill_down: [HOURS]\\n  headings: {MONTH: {column: TITEL, matches: '^x'}}
+check => 2 | feeds/town.yaml:5:15: events.csv has no column "HOURS" | feeds/town.yaml:6:30: events.csv has no column "TITEL"
+mapping ../events.csv -> ../events.csv\\n  unpivot: {columns: [MONDAY, KIND2], into: title, cell: CELL}
+check => 2 | feeds/town.yaml:5:23: events.csv has no column "MONDAY" | feeds/town.yaml:5:31: events.csv has no column "KIND2"
+mapping ../events.csv -> ../events.csv\\n  headings: {title: {column: A, matches: x}}
+check => 2 | feeds/town.yaml:5:21: in | 2 columns answer to "title"
+mapping ../events.csv -> ../events.csv\\n  unpivot: {columns: [GENRE], into: DAY, cell: CELL}\\n  fill_down: CELL
+check => 2 | feeds/town.yaml:5:12: "CELL" is used twice | feeds/town.yaml:5:22: the mapping reads "GENRE" too, read "CELL"
+mapping ../events.csv -> ../events.csv\\n  headings: {MONTH: {column: A, matches: '^(?=x)'}}
+check => 2 | feeds/town.yaml:5:42:
+# each filled cell of a timetable has a place of its own and a heading that never comes is a notice
+mapping ../events.csv -> ../events.csv\\n  unpivot: {columns: [MO, TU], into: GENRE, cell: HOUR}
+edit   unpivot -> \\n  headings: {KIND: {column: A, matches: ^x}}\\n  unpivot
+edit key: [ID] -> key: [ID, GENRE]
+edit concert: music -> MO: music, TU: music
+file events.csv ID,TITLE,DAY,MO,TU\\n1,Jazz,2030-05-01,19:30,20:30\\n2,Fado,2030-05-02,,25:99\\n
+preview => {rows: {0: {place: events.csv:2 (column D), row_key: 1|MO}, 1: {place: events.csv:2 (column E), row_key: 1|TU}}}
+preview => {rows: {2: {rejected: [{field: startAt}]}}}
+explain 1|TU => {place: events.csv:2 (column E), outcomes: [{event: {startAt: '2030-05-01T20:30:00+02:00'}}]}
+explain 'events.csv:3 (column E)' => {cells: {HOUR: '25:99'}}
+run => 0 | events.csv:3 (column E) | no row of ../events.csv is a heading KIND
+# a heading that is put in edits the rows below it and no others
+mapping title: {from: TITLE, do: [collapse]} -> title: {join: [{from: TITLE}, {from: MONTH}], with: ", "}
+edit ../events.csv -> ../events.csv\\n  headings: {MONTH: {column: A, matches: '^\\pL+$'}}\\n  fill_down: [GENRE]
+source MAY / 1,Jazz,2030-05-01,19:30,,concert / 5,Hamlet,2030-05-03,20:00,, / 6,Othello,2030-05-04,20:00,,
+run => 0
+source MAY / 1,Jazz,2030-05-01,19:30,,concert / LATE / 5,Hamlet,2030-05-03,20:00,,concert / 6,Othello,2030-05-04,20:00,,
+run --dry-run => {rehearsals: [{read: {drifted: 2, unchanged: 1}, vanished: 0, would_send: 0}]}
+run => 0
+waiting => drift 2
+titles => Hamlet, MAY, Jazz, MAY, Othello, MAY
 # a file to be included is checked with the feeds that include it
 file feeds/_shared.yaml steps:\\n  tidy: [collapze]\\n
 check feeds/_shared.yaml => 2 | is not a feed, and no feed beside it | include: [_shared.yaml]
@@ -191,11 +224,20 @@ eventsync preview fresh => {lists: live, rows: {0: {event: {title: Jazz, classif
 eventsync explain fresh 1 => {outcomes: [{event: {title: Jazz}}]} | still to be filled in
 edit {channel: city-agenda} -> {channel: town-agenda}
 preview => 2 | the key has no channel "town-agenda"
+# a file with values to fill in is not called correct, and its payloads do not show whether the contract fits
+source 1 / 4 / 5 / 6 / 7,Sonata,2030-05-05,20:00,,concert / 8,Octet,2030-05-06,20:00,,conzert
+eventsync init events.csv --feed fresh --zone Europe/Warsaw => 0 | fresh.yaml is written, with 7 values to fill in
+eventsync check fresh => 0 | fresh (feeds/fresh.yaml): 7 values to fill in, 2 examples passed | !correct
+eventsync check fresh => {feeds: [{fill_ins: 7}]} | 7 values to fill in: fresh
+eventsync check fresh --live => 2 | contract could not be checked | payloads of examples and first rows hold values | !correct
 # a row to be explained is found by its key, its place or its number
 source ROWS
 explain 5 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
 explain events.csv:6 => {cells: {TITLE: Hamlet}, outcomes: [{event: {title: Hamlet}}]}
 explain 7 => {cells: {TITLE: Othello}, outcomes: [{event: {title: Othello}}]}
+explain 'web  talk' => {cells: {ID: '3'}, outcomes: [{skipped: online only}]}
+source 1 / 5 / 8,Jazz,2030-05-08,19:30,,concert
+explain Jazz => 2 | 2 rows have the title 'Jazz': 1, 8 | by its key
 # a row behind a cell of several lines is called by the row that a spreadsheet shows, and its line is named beside it
 file events.csv ID,TITLE,DAY,HOUR,KIND,GENRE\\n1,"Jazz\\nand more",2030-05-01,19:30,,concert\\n\\n3,,2030-05-01,19:30,,concert\\n
 preview => 0 | events.csv:2 | events.csv row 3 (line 4) | events.csv row 4 (line 5) REJECTED
@@ -215,8 +257,8 @@ explain 1|2030-05-02 => {steps: {2: {field: event, step: 1|2030-05-01}}, outcome
 explain 5|2030-05-03 => 0 | events.csv:3, step by step | REJECTED 5 | event 5|2030-05-04
 run --accept rejected => {runs: [{publish: {delivered: 2}}]}
 explain 'event <Jazz>' => {place: events.csv:2, ledger: [{row_key: 1|2030-05-01}, {row_key: 1|2030-05-02}]}
-explain es1-00000000000000000000000000000000 => 2 | no row 'es1-
-explain nonesuch-at-all => 2 | write its key, number or place, or an event's key, idempotency key or number
+explain es1-00000000000000000000000000000000 => 2 | 'es1-00000000000000000000000000000000' is not in the source as read now
+explain nonesuch-at-all => 2 | write its key, number, place or title, or an event's key, idempotency key or number
 # the step that refuses and the rule that leaves out are named
 source ROWS
 explain 2 => {outcomes: [{rejected: [{field: title}, {field: startAt}]}]}
@@ -251,7 +293,7 @@ explain sprnig-gala => 2 | did you mean "spring-gala"?
 # a row outside the window is left out until an event of it was sent
 source 7,Medea,2020-05-04,20:00,,play
 mapping online only -> online only\\n  - window: {past: skip}
-explain 7 => 0 | left out by the rule labelled "already over" | rule 2 (feeds/town.yaml:9:5): window | startAt: 2020-05-04T20:00
+explain 7 => 0 | left out by `window: {past: skip}`: already over | rule 2 (feeds/town.yaml:9:5): window | startAt: 2020-05-04
 preview => {rows: [{skipped: already over}]}
 mapping
 run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 import structlog
@@ -93,6 +94,10 @@ retry => 2 | has not run yet
 resolve 1 --ignore => 2 | has not run yet
 reconcile => 2 | has not run yet
 diff => 2 | has not run yet
+status => 0 | town-hall has not run yet
+runs town-hall => 0 | town-hall has not run yet
+runs town-hall => {runs: []}
+runs town-hull => 2 | there is no run or feed 'town-hull'
 # a person decides where no service is configured
 in conflict
 unset EVENT_API_BASE_URL
@@ -103,6 +108,8 @@ reconcile => 2
 # refused rows are sent again by the next run once a person says so
 switch max_title_chars: 5
 run => {runs: [{message: '2 (5, 6) refused by the service, within what the feed allows'}]}
+run => 0 | rows that the service refused | title: must not be longer than 5 characters
+run => {runs: [{refused: [{row_key: '5', problem: '…title: must not be longer than 5 characters'}, {row_key: '6'}]}]}
 states => delivered 1, refused 2
 status => 0 | 2 (5, 6) refused by the service, within what the feed allows
 switch max_title_chars: 300
@@ -113,6 +120,35 @@ retry => {retried: {refused: 1, blocked: 0}, to_send: eventsync run town-hall --
 run --publish-only => 0
 states => delivered 3
 titles => Hamlet, Jazz, Othello
+# rows that may exist twice are named by the run that sent them, with the command that lists them
+switch idempotency: ignore, faults: reset, fault_moment: after, fault_per_mille: 1000, fault_attempts: 1
+run => 0 | row 1 may exist up to 2 times | what to do: `eventsync rows town-hall --state resent` lists
+source 1 / 5 / 6 / Hof-17,Chor,2030-05-05,20:00,,concert
+switch fault_per_mille: 0
+run => 0 | new 1 = delivered 1 | !may exist | !what to do
+run --stage-only => 0 | !may exist
+listed --state resent => 1, 5, 6
+# a run names the same next command as status
+run
+source 1,Jazz again,2030-05-01,19:30,,concert / 5 / 6
+run => {runs: [{hint: '…`eventsync diff town-hall` shows them; …`eventsync resolve town-hall 1 --applied`'}]}
+status => 0 | drift: `eventsync diff town-hall` shows them
+source 1,Jazz again,2030-05-01,19:30,,concert / 5
+run => 0 | what to do: `eventsync diff town-hall` shows them | `eventsync status town-hall` says what to do about the others
+# a row that is gone and ignored is on the list again once it came back and is gone again
+run
+source 1 / 5
+run
+resolve 6 --ignore => 0
+run
+listed
+source 1 / 5 / 6
+run
+source 1 / 5
+run
+listed => 6
+resolve 6 --ignore => 0
+listed
 # a row whose identifier arrives later is held until a person says which event is its own
 mapping key: [ID] -> key: {first_of: [ID, [TITLE, DAY]]}
 source ,Jazz,2030-05-01,19:30,,concert / 5
@@ -211,6 +247,38 @@ def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypa
     assert decider.listed() == []
     assert decider.told(*words)["rows"] == [], "none is left"
     decider.say("resolve", "--state", "nonsense", "--applied", code=2)
+
+
+ODD_KEYS = ("-5", "--yes", "--", "a,b", ",", "a\\b", "a\\,-b", "x|y", "Jazz, Blues & Co", "O'Hara", "a\\")
+
+
+def test_what_the_lists_suggest_works_whatever_the_key_is(decider: Decider) -> None:
+    decider.service.switch(max_title_chars=5)
+    decider.desk.source([f'"{key}",Evening,2030-05-{day:02d},19:30,,concert' for day, key in enumerate(ODD_KEYS, start=1)])
+    decider.publish()
+    hints = [row["hint"] for row in decider.told("rows")["rows"]]
+    decider.service.switch(max_title_chars=300)
+    decider.desk.source([f'"{key}",Matinee,2030-05-{day:02d},19:30,,concert' for day, key in enumerate(ODD_KEYS, start=1)])
+    assert decider.publish()["publish"]["delivered"] == len(ODD_KEYS)
+    decider.desk.source([f'"{key}",Concert,2030-05-{day:02d},19:30,,concert' for day, key in enumerate(ODD_KEYS, start=1)])
+    hints += [decider.publish()["hint"], *(row["hint"] for row in decider.told("rows")["rows"])]
+    suggested = [shlex.split(command) for hint in hints for command in re.findall(r"`eventsync ([^`]*)`", hint)]
+    assert len(suggested) > 4 * len(ODD_KEYS)
+    assert {" ".join(words): said.words for words in suggested if (said := decider.desk.run(*words)).code} == {}
+    assert decider.listed() == []
+    keys = [words[-1] for words in suggested if "--keys" in words]
+    assert decider.publish("--keys", ",".join(keys))["read"]["unchanged"] == len(ODD_KEYS)
+
+
+def test_an_event_that_shows_something_else_than_its_row_is_pointed_out(decider: Decider) -> None:
+    decider.publish()
+    jazz, event_id = GOOD[0], decider.event_id("Jazz")
+    decider.forget()
+    decider.desk.source([jazz.replace("Jazz", "Blues"), *GOOD[1:]])
+    decider.publish(code=1)
+    decider.service.switch(event_items="full")
+    warning = decider.told("resolve", "1", "--event-id", event_id)["warning"]
+    assert warning == f"event {event_id} shows another title than row 1: change it by hand; no list names the difference"
 
 
 def test_help_of_resolve_teaches_every_decision_by_an_example(desk: Desk) -> None:

@@ -202,6 +202,16 @@ def test_cancelled_titles_and_past_events_are_left_out(desk: Desk) -> None:
     assert feed["rows"][-1] == {"window": {"past": "skip"}}
     account = desk.told("preview", "drafted")["account"]
     assert (account["events"], account["skipped"]) == (1, {"cancelled": 3, "already over": 1})
+    assert "window" not in {one["about"] for one in said["guesses"]}
+
+
+@pytest.mark.parametrize("past", [True, False])
+def test_a_sample_of_past_events_only_is_said_to_send_none(desk: Desk, past: bool) -> None:
+    rows = ("1,Jazz,2019-05-03,2019-05-04", "2,Rap,2019-05-05,2019-05-06", f"3,Fado,2019-05-07,{2019 if past else 2090}-05-08")
+    _, said = drafted(desk, agenda(desk, *rows, header="id,title,start date,end date"), "--zone", "Europe/Lisbon")
+    over = "all 3 events of the sample are over, the last on 2019-05-08: a run would send none; to send them, write `past: keep`"
+    assert [one["why"] for one in said["guesses"] if one["about"] == "window"] == [f"{over} in `window`"] * past
+    assert (f"# unsure: {over}" in text_of(desk)) is past
 
 
 ROLES_BY_CELLS = {
@@ -310,9 +320,21 @@ def test_a_zone_that_is_not_certain_is_named(desk: Desk) -> None:
     assert "\"timezone\" holds 'EST', which is no certain time zone" in found["why"]
 
 
+def test_a_category_of_one_row_that_nearly_equals_another_is_pointed_out(desk: Desk) -> None:
+    kinds = ("Konzert", "Konzert", "Konzret", "Theater", "Markt")
+    rows = (f"{number},Evening,2030-05-03,{kind}" for number, kind in enumerate(kinds))
+    drafted(desk, agenda(desk, *rows, header="id,title,date,category"))
+    lines = [line.strip() for line in text_of(desk).splitlines() if ": fill-in # 1 row" in line]
+    assert lines == [
+        'Konzret: fill-in # 1 row; resembles "Konzert": remove this line if it is misspelt',
+        "Theater: fill-in # 1 row",
+        "Markt: fill-in # 1 row",
+    ]
+
+
 def test_a_file_that_is_there_is_overwritten_only_by_force_and_people_are_told_what_is_unsure(desk: Desk) -> None:
     words = ("init", str(REAL / "cl-rse.csv"), "--feed", "talks")
-    desk.run(*words).assert_told(0, "places to review; unsure of: key, timezone, left aside")
+    desk.run(*words).assert_told(0, "values to fill in and 4 settings to review: key, timezone, window, left aside")
     desk.run(*words).assert_told(2, "exists already", "--force")
     desk.run(*words, "--force", code=0)
 
@@ -335,6 +357,17 @@ EVENTS = [
     {"id": "a", "name": "Jazz", "startDate": "2030-05-01T19:30:00+02:00", "venue": {"city": "Berlin"}},
     {"id": "b", "name": "Fado", "startDate": "2030-05-02T20:00:00+02:00", "venue": {"city": "Bonn"}},
 ]
+
+
+def test_the_shows_of_a_house_have_their_own_titles(desk: Desk) -> None:
+    shows = [{"id": f"f-{n}", "titulo": f"Obra {n}", "inicio": f"2030-05-{n + 1:02d}T20:00:00"} for n in range(12)]
+    houses = [{"nombre": f"Teatro {n}", "funciones": shows[n * 4 : n * 4 + 4]} for n in range(3)]
+    feed, _ = drafted(desk, written(desk, "a.json", json.dumps({"recintos": houses})), "--zone", "Europe/Madrid")
+    assert feed["event"]["title"]["from"] == "funciones.titulo"
+    for number, show in enumerate(shows):
+        show["titulo"] = ("Estreno", "Segunda", "Tercera", "Final")[number % 4]
+    feed, _ = drafted(desk, written(desk, "b.json", json.dumps({"recintos": houses})), "--zone", "Europe/Madrid")
+    assert feed["event"]["title"]["from"] == "nombre"
 
 
 def test_json_xml_and_workbooks_are_drafted_too(desk: Desk) -> None:
@@ -566,6 +599,12 @@ def test_the_zone_of_rows_of_several_countries_is_left_to_the_author(desk: Desk)
     assert guess(said, "timezone")["why"] == '"country" names 3 countries: write the partner\'s zone, such as Europe/Lisbon'
 
 
+def test_a_branch_of_a_library_is_the_venue(desk: Desk) -> None:
+    rows = ("1,Storytime,09/20/2030,Eastside Branch", "2,Book Club,09/21/2030,Central Library")
+    feed, _ = drafted(desk, agenda(desk, *rows, header="Event ID,Event Name,Date,Branch"))
+    assert feed["event"]["locationName"]["from"] == "Branch"
+
+
 CASES = Path(__file__).parents[2] / "field_cases"
 
 
@@ -612,6 +651,9 @@ def test_a_column_of_times_that_cannot_be_read_is_named_and_its_rows_are_rejecte
         ("EventDate,StartTime", ["2030-05-03,2000-01-01 19:30:00", "2030-05-04,2000-01-01 20:00:00"], ["19:30", "20:00"], "sure"),
         ("date,from,to", ["2030-05-03,19:30,24:00", "2030-05-04,20:00,22:00"], ["19:30 to 00:00", "20:00 to 22:00"], "sure"),
         ("일시", ["2030-05-03 오후 7:30:00", "2030-05-14 오전 10:30:00"], ["19:30", "10:30"], ""),
+        ("start", ["1904059800", "1904148000"], ["19:30", "20:00"], ""),
+        ("start,end", ["1904059800000,1904065200000", "1904148000000,"], ["19:30 to 21:00", "20:00"], ""),
+        ("start,phone", ["2030-05-03 19:30,1904059800"], ["19:30"], ""),
         ("date,time,duration", ["2030-05-03,19:30,90 min", "2030-05-04,20:00,"], ["19:30 to 21:00", "20:00"], "sure"),
         ("date,from", ["2030-05-03,7:30", "2030-05-04,8:00"], ["07:30", "08:00"], "likely"),
         (
@@ -628,6 +670,13 @@ def test_a_time_is_read_or_its_row_rejected(desk: Desk, header: str, cells: list
     assert starts(desk) == times
     clock = [one["surety"] for one in said["guesses"] if one["about"] == "startAt"][1:]
     assert clock == [surety] * bool(surety)
+
+
+@pytest.mark.parametrize("numbers", [("0612345678", "0698765432"), ("2125550143", "1904059800")])
+def test_numbers_of_ten_digits_such_as_telephones_are_no_times(desk: Desk, numbers: tuple[str, ...]) -> None:
+    rows = [f"{number},Jazz {number},{cell}" for number, cell in enumerate(numbers)]
+    feed, _ = drafted(desk, agenda(desk, *rows, header="id,name,start", encoding="utf-8"), "--zone", "Europe/Berlin")
+    assert "epoch" not in str(feed)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,15 @@ def test_errors_of_a_spreadsheet_are_listed_as_faults(desk: Desk, is_workbook: b
     assert found == {"A7": "Mill", "B9": None} | ({} if is_workbook else {"C1": None, "D3": "Barn"})
 
 
+def test_a_file_that_is_cut_off_is_said_to_be_so(desk: Desk) -> None:
+    rows = ("1,Jazz,2030-05-23,Mill", "2,Fado,2030-05-24,Barn", "3,Rock,2030-05-25")
+    _, said = drafted(desk, written(desk, "agenda.csv", "\n".join(["id,title,date,venue", *rows])))
+    assert said["rows"] == 2
+    assert guess(said, "faults")["why"].startswith(
+        "agenda.csv:4: the file seems to be cut off here: the last row has 3 of 4 cells"
+    )
+
+
 def test_an_error_in_a_column_of_times_that_cannot_be_read_is_no_empty_cell(desk: Desk) -> None:
     rows = ("1,Jazz,2030-05-23,19:30 CET", "2,Fado,2030-05-24,#N/A", "3,Rock,2030-05-25,20:00 CET")
     feed, _ = drafted(desk, agenda(desk, *rows, header="id,title,date,time"), "--zone", "Europe/Lisbon")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.cli.conftest import ROWS, Desk
+from unit.cli.conftest import MAPPING, ROWS, Desk
 
 from mappings.sentences import Words
 from pipelines.cli.output.console import shortened
@@ -96,6 +96,26 @@ def test_the_editor_reads_what_to_mend_what_is_online_what_differs_and_what_is_g
     assert links == {f"https://events.example/e/{row['event_id']}" for row in rows}
 
 
+def test_the_numbers_of_the_page_add_up_to_the_rows_read_with_what_rules_leave_out_and_drafts_apart(desk: Desk) -> None:
+    drafts = "  status: {from: KIND, on_empty: {use: published}}\n"
+    desk.mapping(MAPPING.replace("  status: published\n", drafts))
+    draft = "8,Odes,2030-05-09,20:00,draft,play"
+    desk.source([*ROWS, "7,Talk,2030-05-08,20:00,online,play", draft])
+    with desk.service():
+        desk.sync("--accept", "rejected")
+        desk.source([ROWS[0].replace("Jazz", "Blues"), ROWS[1].replace("2,", "6,"), *ROWS[2:5], draft])
+        desk.sync("--accept", "rejected")
+    report = desk.told("report", "town-hall")
+    counts = {name: one["rows"] for name, one in report["sections"].items() if one["rows"]}
+    assert counts == {"mend": 2, "changed": 1, "left-out": 1, "drafts": 1, "online": 1}
+    assert (sum(counts.values()), report["left_out"]) == (report["rows_read"], {"online only": 1})
+    _, page = page_of(desk)
+    assert "online only : 1" in page.words["left-out"]
+    assert "Odes" in page.words["drafts"]
+    assert {row["problem"] for row in desk.told("rows", "town-hall", "--state", "delivered")["rows"]} == {"", "as a draft"}
+    assert "in the ledger: delivered, event 100004: as a draft" in desk.run("explain", "town-hall", "8", code=0).out
+
+
 def test_a_page_runs_nothing_asks_nobody_and_is_built_for_a_screen_reader(reported: Desk) -> None:
     text, page = page_of(reported)
     assert not {"script", "img", "iframe", "link", "object", "embed", "form", "base"} & {tag for tag, _ in page.elements}
@@ -165,7 +185,7 @@ def page_with(folder: Path, name: SectionName, shown: Iterable[Line], room: int 
     section, at = Section(name), datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     section.fill(shown, room)
     told = {"feed": "town-hall", "service": "", "made_at": at, "read_at": at, "is_whole": False, "rows_read": None, "since": None}
-    page = Report(**told, stopped_by=(), sections={}, html=None, bytes=None)  # type: ignore[typeddict-item]
+    page = Report(**told, stopped_by=(), sections={}, left_out={}, html=None, bytes=None)  # type: ignore[typeddict-item]
     size = write_page(page, [section], folder / "page.html", Words())
     written = (folder / "page.html").read_bytes()
     assert (len(written), [path.name for path in folder.iterdir()]) == (size, ["page.html"])

@@ -19,9 +19,9 @@ from unit.cli.conftest import HEADER, MAPPING, Desk
 def places(desk: Desk, tmp_path: Path) -> Iterator[Places]:
     """The look-alikes, named in the environment, and their feeds in the desk's folder."""
     (desk.folder / "feeds" / "town.yaml").unlink()
-    for file in FEEDS.glob("*.yaml"):
-        desk.mapping(file.read_text("utf-8"), file.name)
     with running_places(tmp_path / "access") as running:
+        for file in running.feeds.glob("*.yaml"):
+            desk.mapping(file.read_text("utf-8"), file.name)
         for name, value in running.environ.items():
             desk.monkeypatch.setenv(name, value)
         yield running

@@ -55,6 +55,21 @@ rows --state warning => {rows: [{row_key: '1', cells: {TITLE: Jazz}}]}
 resolve 1 --ignore
 run => {runs: [{standing: {}}]}
 waiting => none
+# a value that is in no lookup is shown once: with its row, or counted over more rows than are shown
+source 1 / 4 / 5 / 6
+run => 0 | poetry | !values that are in no lookup
+run => {runs: [{unmapped: [{found: poetry, count: 1}]}]}
+source DREARY
+run => 5 | values that are in no lookup | GENRE poetry 12
+# an optional piece of a join that is empty names the place where that is allowed, to the engineer alone
+mapping status: published -> locationName: {join: [{from: KIND, on_empty: omit}, Hall]}\n  status: published
+source 1
+run
+rows => {rows: [{hint: '…"KIND"; …`on_empty: omit` belongs beside `join`, not in a piece'}]}
+rows --state rejected --csv out.csv => 0 | KIND: Fill it in, or leave the row out until it is known. | !on_empty
+eventsync vocabulary join => 0 | then the on_empty beside join decides, not that of a piece
+mapping status: published -> locationName: {join: [{from: KIND, on_empty: omit}, Hall], on_empty: omit}\n  status: published
+run => {runs: [{read: {rejected: 0, new: 1}}]}
 # a row that is unusable now says that its event is online
 run
 source 1,,2030-05-01,19:30,,concert / 5 / 6
@@ -100,19 +115,38 @@ tables end_event 1
 tables end_event 6
 waiting => none
 diff => {rows: []}
+# a held row of a past event does not wait, and every command says so
+source 1,Jazz,2020-05-01,19:30,,concert
+run
+source 8,Jazz,2020-05-01,19:30,,concert
+run --accept copies => 0 | held 1 | also: 1 held of past events, which do not wait
+waiting => none
+status => 0 | held 1 (1 of past events) | waits for a person: nothing
+report => {rows_read: 1, sections: {held: {rows: 0}, left-out: {rows: 1}}}
+# held rows share their commands, and a vanished row that one of them resembles names it
+source ROWS
+run
+source 11,Jazz,2030-05-01,19:30,,concert / 15,Hamlet,2030-05-03,20:00,,play / 6
+run --accept copies --accept rejected
+rows => 0 | `eventsync resolve town-hall --state held --same-as` moves | !town-hall 11 --same-as | !remove event
+rows --state vanished => {rows: [{hint: '…row 11 is held and looks like it'}, {hint: '…row 15 is held'}]}
+rows --state held => {rows: [{hint: …resolve town-hall 11 --same-as}, {hint: …resolve town-hall 15 --same-as}]}
+resolve 11 --release
+rows => 0 | resolve town-hall 15 --same-as | !--state held --same-as
+rows --state vanished => {rows: [{hint: …remove event}, {hint: '…row 15 is held'}]}
 # a run that a brake stops still counts what waits
 run
 source 1 / 5,Hamlet again,2030-05-03,20:00,,play / 6
 run
 source 10,,,,, / 11,,,,, / 12,,,,, / 13,,,,, / 14,,,,, / 15,,,,,
 run => 5 | {runs: [{standing: {drift: {first: ['5']}}}]}
-run => 5 | waits for a person: drift 1 (5)
+run => 5 | waits for a person: drift 1; see `eventsync status town-hall`
 # people are shown what was done
 run twice
 status => 0 | waits for a person: rejected 2, drift 1, vanished 1 | held by: no run
 eventsync status => 0 | rejected 2, drift 1, vanished 1
 eventsync status => 0 | 1 of 1 feed needs attention: town-hall; `eventsync status town-hall` shows what to do
-rows => 0 | GENRE 'poetry': This value is not in the agreed list.
+rows => 0 | GENRE: "poetry" is not one of the words that we know here.
 runs => 0 | read 6 = filtered 1 + rejected 2 + new 3 | new 3 = delivered 3 | read 4 = rejected 2 + unchanged 1 + drifted 1
 explain 5 => 0 | in the ledger: delivered, event <Hamlet>
 # scripts read what was done
@@ -142,6 +176,8 @@ edit key: -> schedule: {cron: "15 6 * * *", timezone: Europe/Warsaw}\\nkey:
 file feeds/broken.yaml feed: x
 feeds => 0 | 15 6 * * * (Europe/Warsaw) | csv ../events.csv | broken: feeds/broken.yaml
 feeds => {feeds: [{feed: town-hall, schedule: {cron: 15 6 * * *, timezone: Europe/Warsaw}}], broken: [{path: feeds/broken.yaml}]}
+eventsync status => 0 | broken: feeds/broken.yaml has
+eventsync status => {broken: [{path: feeds/broken.yaml}]}
 # a feed that a brake has stopped needs a person
 source 1 / 2,,,,, / 3,,,,, / 4,,,,, / 5,,,,, / 6,,,,,
 run => 5
@@ -284,7 +320,20 @@ state rename --service SERVICE https://new.example => 2 | knows rows at https://
 """.replace("HEADER", HEADER)
     .replace("RECURRING", RECURRING)
     .replace("EVENINGS", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,concert" for n in range(24)))
+    .replace("DREARY", " / ".join(f"{n},Evening {n},2030-05-01,19:30,,poetry" for n in range(12)))
 )
+
+
+def test_a_run_that_fails_says_why_before_it_says_what_waits(desk: Desk) -> None:
+    with desk.service():
+        desk.source(["1,Jazz,2030-05-01,19:30,,concert"])
+        desk.sync(code=0)
+        desk.source(["1,Blues,2030-05-01,19:30,,concert"])
+        desk.sync(code=0)
+        desk.source(["1,Blues,2030-05-01,19:30,,concert"], header=HEADER.replace("TITLE", "NAME"))
+        _, why, *_, waits = desk.run("run", FEED, "--no-dagster", code=5).out.splitlines()
+    assert "TITLE" in why
+    assert waits.strip() == "waits for a person: drift 1; see `eventsync status town-hall`"
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
@@ -443,3 +492,50 @@ def test_whatever_a_label_says_prometheus_reads_it_back(text: str) -> None:
 def test_every_name_is_one_that_prometheus_takes() -> None:
     for name in GAUGES:
         assert re.fullmatch(r"eventsync_[a-z_]+(?<!_total)(?<!_count)(?<!_sum)(?<!_bucket)", name)
+
+
+def test_a_run_says_that_an_example_fails_and_how_many_of_its_events_are_drafts(decider: Decider) -> None:
+    decider.desk.mapping(MAPPING.replace("event: {title: Jazz,", "event: {title: Blues,"))
+    said = decider.desk.run("run", FEED, "--no-dagster", "--status", "draft", "--limit", "2", code=0)
+    said.assert_told(0, "notice: 1 of 2 examples fail: `eventsync check town-hall` shows them", "delivered 2 (as drafts)")
+    assert "delivered 1 + " not in decider.desk.run("run", FEED, "--no-dagster", code=0).words
+
+
+def test_the_row_in_which_a_file_is_cut_off_is_not_sent_until_the_file_is_whole(desk: Desk) -> None:
+    lines = [HEADER, "1,Jazz,2030-05-01,19:30,,concert", "5,Hamlet,2030-05-03,20:00,online,", "6,Othello,2030-05-04,20:00,,play"]
+    file = desk.folder / "events.csv"
+    desk.mapping(MAPPING.replace("theatre}}]}", "theatre}}], on_empty: omit}"))
+    with desk.service() as service:
+        for text, delivered in (("\n".join(lines)[:-5], 1), ("\n".join(lines), 1), ("\n".join(lines)[:-5], 0)):
+            file.write_text(text, "utf-8")
+            run = desk.sync("--accept", "rejected")
+            assert (run["publish"]["delivered"], run["vanished"]) == (delivered, 0)
+        assert sorted(event["title"] for event in service.events()) == ["Jazz", "Othello"]
+
+
+def test_rows_behind_the_cut_of_a_file_are_not_gone(desk: Desk) -> None:
+    lines = [HEADER, *(f"{number},Night {number},2030-05-0{number},20:00,,play" for number in range(1, 9))]
+    desk.mapping(MAPPING.replace("theatre}}]}", "theatre}}], on_empty: omit}"))
+    with desk.service():
+        for text, vanished in (("\n".join(lines), 0), ("\n".join(lines[:-1])[:-5], 0), ("\n".join(lines[:-2]), 2)):
+            (desk.folder / "events.csv").write_text(text, "utf-8")
+            run = desk.sync("--accept", "rejected")
+            assert (run["vanished"], any("the file is cut off" in one for one in run["notices"])) == (
+                vanished,
+                text[-4:] != "play",
+            )
+
+
+def test_day_and_month_in_the_other_order_are_named_as_the_cause(desk: Desk) -> None:
+    dates = ("15/3/2031", "3/4/2031", "19/4/2031", "5/3/2031", "24/5/2031", "13/6/2031")
+    desk.source([f"{number},Jazz,{date},19:30,,concert" for number, date in enumerate(dates)])
+    desk.mapping(MAPPING.replace("%Y-%m-%d", "%m/%d/%Y").partition("examples:")[0])
+    with desk.service():
+        run = desk.sync(code=5)
+        assert run["message"].endswith(
+            "; 4 of the first 4 rejected cells of DAY fit day-first: the order of day and month seems to have changed"
+        )
+        assert "--accept rejected` sends rows whose day and month are probably swapped, too (2 rows will be sent)" in run["hint"]
+        desk.mapping(MAPPING.replace("%Y-%m-%d", "%d.%m.%Y").partition("examples:")[0])
+        desk.source(ROWS[:1] + ROWS[4:])
+        assert "fit " not in desk.sync(code=5)["message"]

@@ -13,7 +13,7 @@ import pytest
 from babel.messages.extract import extract
 from babel.messages.pofile import read_po
 from jinja2 import Environment
-from unit.cli.conftest import ROWS, Desk
+from unit.cli.conftest import HEADER, ROWS, Desk
 
 from mappings import sentences
 from mappings.event import event_fields
@@ -121,13 +121,17 @@ BAD_ROWS = {
         " know here. | TITLE: Fill it in, or leave the row out until it is known.\nHOUR: Enter one like 19:30, or leave the row"
         ' out until it is known.\nGENRE: Did you mean "concert"? If not, tell us what the word means.',
     },
+    "7,Jazz,2027-03-01,19:30": {
+        "en": "The file seems to be cut off here. | Send us the whole file again.",
+        "de": "Die Datei ist hier offenbar abgeschnitten. | Schicken Sie uns die ganze Datei noch einmal.",
+    },
 }
 
 
 @pytest.mark.parametrize("language", get_args(Language))
 def test_the_editor_reads_which_cell_is_wrong_why_and_what_to_enter(desk: Desk, language: Language) -> None:
     desk.mapping(ATTEMPTS.replace("LANGUAGE", language))
-    desk.source(list(BAD_ROWS))
+    (desk.folder / "events.csv").write_text("\n".join([HEADER, *BAD_ROWS]), "utf-8")
     with desk.service():
         desk.sync("--accept", "rejected")
     desk.run("rows", "town-hall", "--csv", "out.csv", code=0)

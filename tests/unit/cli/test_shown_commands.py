@@ -67,6 +67,13 @@ def test_the_draft_holds_the_lines_that_the_page_shows_and_every_further_command
             drafted.run(*words, code=0)
 
 
+def test_the_answers_that_the_page_shows_leave_nothing_to_fill_in(drafted: Desk) -> None:
+    (drafted.folder / "answers.yaml").write_text(blocks(AUTHORING, "yaml")[1], "utf-8")
+    with drafted.service():
+        drafted.run(*commands(AUTHORING)[0], "--answers", "answers.yaml", "--force", code=0)
+    assert "to be filled in" not in drafted.run("check", "lisbon-agenda", code=0).words
+
+
 def test_every_command_of_the_guide_answers(first: Desk) -> None:
     for words in without(commands(MAPPING), "run", "sandbox"):
         with first.service() if "--live" in words else nullcontext():

@@ -181,10 +181,16 @@ def test_bars_and_waits_are_shown_on_a_terminal_and_wiped_away() -> None:
         bar.expect(150)
         bar.advance(150)
         output.note("above the bar")
+    with output.progress("rows read", None) as bar:
+        bar.advance(50)
+        bar.restart("rows sent", 7)
+        bar.advance(7)
     with output.progress("starting Dagster", is_counted=False):
         assert "starting Dagster" in err.getvalue(), "at once"
         output.aside("beside it")
-    assert [shown for shown in ("sending", "200/200", "above the bar", "beside it") if shown not in err.getvalue()] == []
+    assert [
+        shown for shown in ("sending", "200/200", "above the bar", "rows sent", "7/7", "beside it") if shown not in err.getvalue()
+    ] == []
     assert out.getvalue() == ""
     output.note("after it")
     assert "after it" in out.getvalue()
@@ -199,6 +205,7 @@ def test_neither_a_wait_nor_a_bar_is_shown_off_a_terminal_or_with_json(is_json: 
     if not is_json:
         with output.progress("sending", 10) as bar:
             bar.expect(20)
+            bar.restart("rows sent", 20)
             bar.advance(3)
     assert out.getvalue() + err.getvalue() == ""
 

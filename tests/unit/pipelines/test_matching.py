@@ -106,6 +106,12 @@ FOUND, CANDIDATE, ABSENT = Verdict.FOUND, Verdict.CANDIDATE, Verdict.ABSENT
         (BARE | {"approxLocation": {"city": {"placeId": "muc"}}}, CANDIDATE, False, "but not approxLocation"),
         (BARE | {"classifications": ["music"]}, CANDIDATE, False, "but not classifications"),
         (BARE | {"offers": [{"url": "https://t.example/2"}]}, CANDIDATE, False, "but not offers"),
+        # one that was edited before its ledger was lost is shown, not sent again: two of title, start and place agree
+        (PAYLOAD | {"title": "Blues im Hof"}, CANDIDATE, False, "but not title"),
+        (PAYLOAD | {"startAt": "2026-05-01T20:30:00+02:00"}, CANDIDATE, False, "but not startAt"),
+        (PAYLOAD | {"title": "Blues im Hof", "channelId": 4}, ABSENT, True, ""),
+        (PAYLOAD | {"title": "Blues im Hof", "locationName": "Keller"}, ABSENT, True, ""),
+        (PAYLOAD | {"title": "Blues im Hof", "startAt": "2026-05-01T20:30:00+02:00"}, ABSENT, True, ""),
         # title or start alone is never enough
         ({"title": "Jazz im Hof"}, CANDIDATE, False, ""),
         ({"startAt": PAYLOAD["startAt"]}, CANDIDATE, False, ""),
@@ -153,6 +159,20 @@ def test_an_event_is_found_by_what_the_source_asks_for_now_or_by_the_baseline_an
     for one, fields, shown in ((asked, PAYLOAD, asked.drift_body), (applied, PAYLOAD, None), (vague, BARE, None)):
         (verdict,) = matched([one], [event(7, **fields)])
         assert (verdict.verdict, verdict.event_ids, verdict.shown) == (FOUND, (7,), shown)
+
+
+def test_an_event_of_one_place_that_is_another_rows_stands_in_no_rows_way() -> None:
+    blues, other = row(title="Blues im Hof"), row()
+    assert [one.verdict for one in matched([other, blues], [event(7, **PAYLOAD)])] == [FOUND, ABSENT]
+    (verdict,) = matched([blues], [event(7, **PAYLOAD)], OWNED)
+    assert (verdict.verdict, verdict.may_be_resent) == (ABSENT, True)
+
+
+def test_a_row_is_not_sent_again_where_more_events_of_its_place_are_similar_than_are_compared() -> None:
+    showings = [event(number, **PAYLOAD | {"startAt": f"2026-06-{number:02d}T19:30:00+02:00"}) for number in range(1, 26)]
+    (verdict,) = matched([row()], showings, dict.fromkeys(range(1, 25), "row x of other"))
+    assert (verdict.verdict, verdict.may_be_resent) == (ABSENT, False)
+    assert "at least 20 events of its place are similar" in verdict.why
 
 
 def test_two_events_alike_are_shown_and_not_chosen_between() -> None:

@@ -107,7 +107,7 @@ def test_the_exit_code_follows_from_what_stands_at_the_end_of_a_run(
     outcome = outcome_of_publish(PublishReport(PublishAccount(new=9, delivered=9), None, 1.0, standing=standing), mapping)
     assert outcome.exit_code == code
     assert [word for word in words if word not in outcome.text] == []
-    assert ("eventsync rows town-hall" in outcome.hint) == bool(standing.rows or standing.faults.count)
+    assert bool(outcome.hint) == bool(standing.rows or standing.faults.count)
 
 
 def test_the_cause_of_an_early_end_goes_before_what_it_left_behind(mapping: FeedMapping) -> None:
@@ -205,7 +205,7 @@ def test_a_brake_trips_where_the_numbers_say_so(report: StageReport, tripped: se
     assert _tripped(report) == tripped
 
 
-NONE_IS_LEFT = "none of the 100 known ones is still in the source (100 were removed since the last read"
+NONE_IS_LEFT = "none of the 100 known ones is still in the source (100 removed since the last read"
 BOTH, STILL = "and would be delivered twice", "known ones are still in the source"
 
 
@@ -218,7 +218,7 @@ BOTH, STILL = "and would be delivered twice", "known ones are still in the sourc
         (_read(new=300, vanished=100, replaced_before=2, **FULL), f"new: , {NONE_IS_LEFT}, as many as in earlier reads)"),
         (
             _read(new=36, unchanged=4, known=100, before=10, vanished=6),
-            f"new: 36 of 40 rows never seen before, 4 of the 100 {STILL} (6 were removed since the last read)",
+            f"new: 36 of 40 rows never seen before, 4 of the 100 {STILL} (6 removed since the last read)",
         ),
         (_read(new=900, unchanged=100, **FULL), f"new: , all of the 100 {STILL}"),
         (
@@ -227,7 +227,7 @@ BOTH, STILL = "and would be delivered twice", "known ones are still in the sourc
         ),
         (
             _read(held=30, new=1, known=60, named=ALIKE),
-            "copies: 1 do not (a.csv:0: n0 looks like o0; a.csv:1: n1 looks like o1; a.csv:2: n2 looks like o2; and 27 more)",
+            "copies: 1 does not (a.csv:0: n0 looks like o0; a.csv:1: n1 looks like o1; a.csv:2: n2 looks like o2; and 27 more)",
         ),
         (
             _read(new=5, alongside=Alongside(7, "town-hall", "", 5, 6, 0)),
@@ -244,6 +244,66 @@ def test_a_brake_that_stops_a_run_says_why(report: StageReport, says: str) -> No
     result = _results(report)[brake]
     assert result.stops
     assert result.sentence.endswith(ending)
+
+
+CORRECT = "correct the source or the mapping and run again"
+
+
+@pytest.mark.parametrize(
+    ("report", "brake", "says"),
+    [
+        (_read(rejected=4), "rejected", f"{CORRECT}; `eventsync run town-hall --accept rejected` would send nothing new"),
+        (
+            _read(new=1, rejected=3),
+            "rejected",
+            "send the good rows anyway: `eventsync run town-hall --accept rejected` (1 row will",
+        ),
+        (_read(new=1400, rejected=300), "rejected", "--accept rejected` (1,400 rows will be sent)"),
+        (
+            _read(unchanged=49, **FULL),
+            "shrink",
+            "or, if this is all: `eventsync run town-hall --accept shrink` (nothing new will be sent, and the next read is",
+        ),
+        (_read(new=1, unchanged=9, **FULL), "shrink", "(1 row will be sent, and the next read is compared with this one)"),
+        (_read(left_out={"rule 2": 4}, to_come=10), "left_out", "(nothing new will be sent, 4 rows listed as vanished)"),
+        (
+            _read(held=20, named=ALIKE),
+            "copies",
+            "or leave them held: `eventsync run town-hall --accept copies` (nothing new will be sent)",
+        ),
+        (_read(held=5, has_new_keys=True), "keys", "--accept keys` (nothing new will be sent)"),
+        (_read(new=5, has_new_keys=True), "keys", "--accept keys` (5 rows will be sent under new keys)"),
+        (_read(drifted=25, changed={"startAt": 25}, to_come=30), "changed", "--accept changed` (nothing new will be sent)"),
+    ],
+)
+def test_a_brake_says_what_accepting_it_would_send(report: StageReport, brake: str, says: str) -> None:
+    result = _results(report)[brake]
+    assert result.stops
+    assert says in result.step
+
+
+@pytest.mark.parametrize(
+    ("report", "limits", "says"),
+    [
+        (_read(new=1, held=1), DEFAULTS, "copies: 1 row looks like a copy of an event sent under another key, 1 does not"),
+        (_read(new=8), DEFAULTS, "copies: no row looks like a copy of an event sent under another key"),
+        (
+            _read(unchanged=1, past_rows=1, **FULL),
+            DEFAULTS,
+            "shrink: 1 row read, 100 in the read before, 1 of them over by now",
+        ),
+        (
+            _read(unchanged=1, known=1, before=1),
+            DEFAULTS,
+            "new: 0 of 1 rows never seen before, the one known row is still in the source",
+        ),
+        (_read(new=1, rejected=1), Brakes.model_validate({"rejected_at_least": "1"}), "rejected: (50.0%; the feed allows 5.0%)"),
+        (_read(new=1, rejected=1), Brakes.model_validate({"rejected_at_least": "2"}), "rejected: and up to 1 row in any case)"),
+    ],
+)
+def test_a_brake_counts_one_row_and_none_as_people_do(report: StageReport, limits: Brakes, says: str) -> None:
+    brake, _, ending = says.partition(": ")
+    assert _results(report, limits)[brake].sentence.endswith(ending)
 
 
 def test_a_row_that_resembles_one_of_another_feed_is_named_with_the_feed_also_among_new_rows() -> None:

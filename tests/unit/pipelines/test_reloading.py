@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from unit.pipelines.feed_files import feed
 
 from mappings.spec.feed import Schedule
+from pipelines.cli.reloader import Reloader, watch
+from pipelines.cli.webserver import DagsterRefusedError, Webserver
 from pipelines.orchestration.freshness import freshness_of
-from pipelines.orchestration.webserver import DagsterRefusedError, Reloader, Webserver, watch
 from pipelines.ticks import last_tick
 
 LOADED = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "RepositoryLocation"}}

@@ -105,6 +105,7 @@ def test_access_to_sources_is_read_from_where_it_is_said_to_be(tmp_path: Path) -
                 "EVENT_API_KEY": f"{SECRET}\nnext line",
                 "EVENTSYNC_LOG": "loud,json",
                 "EVENTSYNC_ALLOW_PRIVATE_IMAGES": "perhaps",
+                "EVENTSYNC_ALLOW_COMMANDS": "perhaps",
                 "EVENTSYNC_METRICS_PORT": "94640",
             },
             [],

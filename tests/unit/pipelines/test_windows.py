@@ -6,6 +6,7 @@ import os
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
-from pipelines.run.backfill import cut, narrow_to
+from pipelines.run.backfill import DAYS_OF_A_RUN, BackfillPlan, cut, narrow_to, plan_of_tag
 from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import (
@@ -57,6 +58,22 @@ def test_slices_hold_each_day_of_a_window_once_and_in_order(first: date, days: i
     slices = cut(whole, slice_)
     assert (slices[0].first, slices[-1].last) == (whole.first, whole.last)
     assert all(after.first - before.last == timedelta(days=1) for before, after in pairwise(slices))
+
+
+@pytest.mark.parametrize(
+    ("last", "by", "column", "status", "tag"),
+    [
+        ("2026-05-31", "file", "", None, "2026-05-01 to 2026-05-31 by file"),
+        ("2026-05-01", "event", "", "draft", "2026-05-01 by event, as drafts"),
+        ("2026-05-31", "cursor", "changed by hand", "draft", "2026-05-01 to 2026-05-31 by cursor changed by hand, as drafts"),
+    ],
+)
+def test_the_tag_of_a_backfill_is_for_people_and_lacks_nothing_to_resume_it(
+    last: str, by: By, column: str, status: Literal["draft"] | None, tag: str
+) -> None:
+    window = Window(by=by, first=date(2026, 5, 1), last=date.fromisoformat(last), column=column)
+    plan = BackfillPlan(window=window, slice=str(DAYS_OF_A_RUN), status=status)
+    assert (plan.tag, plan_of_tag(tag)) == (tag, plan)
 
 
 def test_weeks_begin_on_a_monday_and_months_on_the_first() -> None:

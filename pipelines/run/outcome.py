@@ -19,7 +19,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import ColumnsError, EmptySourceError
 from mappings.errors import DISK_IS_FULL, ConfigError, PermanentError, SyncError, TransientError
 from mappings.row_key import shell_word
-from pipelines.run.signals import InterruptedRunError
+from pipelines.run.signals import InterruptedRunError, raise_if_turned_into_an_error
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
 
@@ -171,6 +171,7 @@ def faults_as_errors(doing: str, run_id: str = "", *, passing: tuple[type[Except
     except expected:
         raise
     except Exception as fault:
+        raise_if_turned_into_an_error()
         raise (_trouble_of(fault) or _fault_of(fault, doing, run_id)) from fault
 
 

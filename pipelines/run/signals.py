@@ -88,6 +88,12 @@ def raise_if_stopped() -> None:
         _SIGNALS.raise_interrupt(signal.SIGINT, None)
 
 
+def raise_if_turned_into_an_error() -> None:
+    """Raise again for a signal that was raised: pydantic and other libraries in C turn its exception into one of their own."""
+    if _SIGNALS.handled and _is_main():
+        _SIGNALS.raise_interrupt(signal.SIGINT, None)
+
+
 def ignore_all_but_sigint() -> None:
     """Let only SIGINT stop this process. Processes that it starts do not inherit this, unlike a blocked signal."""
     _SIGNALS.numbers = (signal.SIGINT,)

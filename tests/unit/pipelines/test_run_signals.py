@@ -14,10 +14,12 @@ from typing import cast
 import pytest
 import structlog
 from integration.waiting import until
+from pydantic_core import SchemaValidator, core_schema
 from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
+from pipelines.run.outcome import FaultError, faults_as_errors
 from pipelines.run.publish import Drain
 from pipelines.run.signals import (
     leaving_on_second_signal,
@@ -97,6 +99,27 @@ def test_a_signal_that_comes_where_nothing_can_be_raised_is_raised_a_moment_late
         doomed.clear()
         with pytest.raises(KeyboardInterrupt):
             listen()
+
+
+def test_an_interruption_that_a_library_turned_into_its_own_error_is_an_interruption() -> None:
+    class Word(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            _interrupt()
+            return super().__repr__()
+
+    with signals_deferred(), pytest.raises(KeyboardInterrupt), faults_as_errors("building"), signals_raised():
+        SchemaValidator(core_schema.literal_schema([Word("draft")]))  # pydantic raises SchemaError
+
+
+def test_a_fault_beside_a_signal_that_waits_is_still_a_fault() -> None:
+    def write() -> None:
+        _interrupt()
+        raise ZeroDivisionError
+
+    with pytest.raises(FaultError), signals_deferred(), faults_as_errors("writing"):
+        write()
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -269,11 +268,14 @@ def _network_problems(environ: Mapping[str, str], cwd: Path) -> Iterator[str]:
         path = cwd / environ.get(name, "")
         if environ.get(name) and not (path.is_dir() if name == "SSL_CERT_DIR" else path.exists()):
             yield f"{name}: there is no {path}, where the trusted certificates are; correct the variable, or unset it"
-    if environ.get("SSL_CERT_FILE") and (cwd / environ["SSL_CERT_FILE"]).is_file():
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cwd / environ["SSL_CERT_FILE"])
-        except (ssl.SSLError, OSError) as error:
-            yield f"SSL_CERT_FILE: it holds no certificates in PEM format that can be read ({error.strerror or error})"
+    certificates = cwd / environ.get("SSL_CERT_FILE", "")
+    if certificates.is_file():
+        try:  # without parsing them, which takes 30 ms for a usual file
+            is_pem, why = b"CERTIFICATE-----" in certificates.read_bytes(), ""
+        except OSError as error:
+            is_pem, why = False, f" ({error.strerror})"
+        if not is_pem:
+            yield f"SSL_CERT_FILE: it holds no certificates in PEM format that can be read{why}"
     if "*" in {one.strip() for one in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").split(",")}:
         return
     for name in _PROXIES:

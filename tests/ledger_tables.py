@@ -257,10 +257,13 @@ def empty(engine: Engine) -> None:
 
 
 def restart_ids(engine: Engine) -> None:
-    """Let PostgreSQL's ids begin anew."""
-    sequences = "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences"
+    """Let the ids begin anew."""
+    restarts = {
+        "postgresql": "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences",
+        "sqlite": "DELETE FROM sqlite_sequence",
+    }
     with writing(engine) as connection:
-        connection.execute(text(sequences))
+        connection.execute(text(restarts[engine.dialect.name]))
 
 
 Copy = dict[Table, list[dict[str, Any]]]

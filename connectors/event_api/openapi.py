@@ -127,7 +127,7 @@ def _openapi(body: bytes) -> Node:
     return described
 
 
-_MOST_INLINED = 5_000
+_MOST_INLINED = 1_000
 """The most objects of a schema whose references are replaced; further parts ask for nothing."""
 
 

@@ -40,7 +40,7 @@ def _workers(run: Command) -> list[psutil.Process]:
 
 def _mid_way(desk: Desk, service: Service, *, answer_delay_ms: int = 0) -> Command:
     """Start two feeds at a time, slowly, and wait until both are sending."""
-    service.switch(latency_ms=400, answer_delay_ms=answer_delay_ms)
+    service.switch(latency_ms=1_500, answer_delay_ms=answer_delay_ms)
     run = desk.start(*RUN_ALL, "2")
     until(lambda: len({event["title"].rpartition(" ")[2] for event in service.events()}) == 2)
     return run

@@ -63,10 +63,12 @@ def feeds_of(request: dg.RunRequest) -> list[str]:
     return list(dict.fromkeys(key.path[0] for key in request.asset_selection or ()))
 
 
-def run(desk: Desk, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+def run(desk: Desk, request: dg.RunRequest, *feeds: str) -> dg.ExecuteInProcessResult:
+    """Run what is asked for, or these feeds of it: each takes a second."""
     job = desk.definitions().resolve_job_def(names.JOB)
     assert request.asset_check_keys == []
-    own = job.get_subset(asset_selection=set(request.asset_selection or ()), asset_check_selection=set())
+    selection = {key for key in request.asset_selection or () if not feeds or key.path[0] in feeds}
+    own = job.get_subset(asset_selection=selection, asset_check_selection=set())
     return own.execute_in_process(instance=desk.instance, tags=request.tags, raise_on_error=False)
 
 
@@ -138,7 +140,7 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
         assert [feed for feed in FEEDS if feed in message.body] == [AWAY]
         write_rows(halls, AWAY, count=1)
         (again,) = tick(halls)
-        assert run(halls, again).success
+        assert run(halls, again, AWAY, BRAKED, HELD).success
         assert told.heard() == [f"{AWAY}: resolved"]
     assert halls.posts() == sent + 1
 
@@ -146,7 +148,7 @@ def test_an_owner_is_told_of_the_feeds_that_failed_and_of_no_other_and_a_second_
 def test_a_re_execution_that_fails_notifies_the_owner_of_its_feed_alone(halls: Desk) -> None:
     (halls.folder / f"{AWAY}.csv").unlink()
     (request,) = tick(halls)
-    first, step = run(halls, request), names.step_of(FeedName(AWAY), "staged")
+    first, step = run(halls, request, AWAY, BRAKED), names.step_of(FeedName(AWAY), "staged")
     chain = {"parent_run_id": first.run_id, "root_run_id": first.run_id}
     again = dg.DagsterRun(names.JOB, str(uuid4()), tags=request.tags, step_keys_to_execute=[step], **chain)
     halls.instance.add_run(again)
@@ -198,7 +200,7 @@ def test_the_next_tick_continues_a_run_that_was_stopped_in_the_middle(halls: Des
         told = {feed for message in hook.told for feed in re.findall(r"hall-\d+", message.body)}
     halls.switch(answer_delay_ms=0)
     (request,) = tick(halls)
-    assert run(halls, request).success
+    assert run(halls, request, *{*FEEDS} - done, *sorted(done)[:2]).success
     assert halls.titles() == sorted(f"{feed} night {number}" for feed in FEEDS for number in range(3))
     assert all(len(bodies) == 1 for bodies in halls.bodies().values())
     missed = set(FEEDS) - done if ending == signal.SIGKILL else set()

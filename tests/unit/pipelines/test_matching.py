@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -195,13 +194,12 @@ def test_rows_alike_are_told_apart_by_what_else_is_shown_and_by_the_key_of_one()
     assert [one.verdict for one in verdicts] == [FOUND, ABSENT]
 
 
-def test_many_events_cost_seconds_and_no_memory() -> None:
+def test_many_events_cost_no_memory() -> None:
     matching = Matching([(row(title=f"Evening {number}"), False) for number in range(2_000)])
     tracemalloc.start()
-    started = time.process_time()
     for number in range(8_000):
         matching.meet(event(number, title=f"Evening {number * 4}", startAt=PAYLOAD["startAt"], channelId=3))
-    took_s, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sum(one.verdict is FOUND for one in matching.verdicts({})) == 500
-    assert (took_s < 10, peak < 3_000_000) == (True, True)
+    assert peak < 3_000_000

@@ -15,6 +15,12 @@ from unit.state.world import KINDS, World
 from state.opening import open_database
 
 
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The database that the state DB is in."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def emptied_url(postgres: Postgres) -> str:
     """A PostgreSQL database with our tables, for one test after the other: making one takes longer than most tests."""
@@ -23,10 +29,19 @@ def emptied_url(postgres: Postgres) -> str:
     return url
 
 
-@pytest.fixture(params=KINDS)
-def state_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="session")
+def kept() -> Iterator[dict[str, Engine]]:
+    """The state DBs of the worlds, one of each kind for one test after the other."""
+    engines = dict[str, Engine]()
+    yield engines
+    for engine in engines.values():
+        engine.dispose()
+
+
+@pytest.fixture
+def state_url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A state DB with nothing in it."""
-    if request.param == "sqlite":
+    if kind == "sqlite":
         return f"sqlite:///{lay_out(tmp_path / 'state.db')}"
     url: str = request.getfixturevalue("emptied_url")
     engine = open_database(url)
@@ -44,8 +59,11 @@ def engine(state_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def world(state_url: str) -> Iterator[World]:
-    world = World(state_url)
-    yield world
-    for each in (world, *world.neighbours):
-        each.engine.dispose()
+def world(kind: str, kept: dict[str, Engine], request: pytest.FixtureRequest) -> World:
+    """A world in a state DB that is kept: an engine compiles each statement once."""
+    if kind not in kept:
+        place = request.getfixturevalue("tmp_path_factory").mktemp("kept") / "state.db"
+        kept[kind] = open_database(f"sqlite:///{place}" if kind == "sqlite" else request.getfixturevalue("postgres").fresh_url())
+    empty(kept[kind])
+    restart_ids(kept[kind])
+    return World(kept[kind])

@@ -299,7 +299,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
     assert KEPT in ledger.gate().reason
 
 
-@pytest.mark.parametrize("state_url", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.text(st.characters(codec=None), min_size=1, max_size=12).filter(lambda key: "\\" not in key))
 def test_every_text_is_a_key(world: World, key: str) -> None:
@@ -375,10 +375,9 @@ def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World
     ]
 
 
-def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None:
-    with without_a_table(full.engine) as problem:
-        assert findings(full) == [("tables", "", problem)]
-    open_database(full.url).dispose()
+def test_tables_that_are_not_ours_as_we_made_them_are_found(engine: Engine) -> None:
+    with without_a_table(engine) as problem:
+        assert findings(World(engine)) == [("tables", "", problem)]
 
 
 def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
     assert world.ledger.acquire_lease("third").token > second.token
 
 
-on_sqlite = pytest.mark.parametrize("state_url", ["sqlite"], indirect=True)
-on_postgres = pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
+on_postgres = pytest.mark.parametrize("kind", ["postgresql"])
 
 
 def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0) -> Ledger:

@@ -197,7 +197,7 @@ def test_a_run_keeps_its_accounts_and_goes_on_with_its_record_when_it_is_begun_a
     assert begun.phase == "staged"
 
 
-@pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("kind", ["postgresql"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before the server has heard", "before we have heard"])
 def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_twice(world: World, is_done: bool) -> None:
     world.stage([row(key) for key in "abcdef"])

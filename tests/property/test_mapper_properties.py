@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mappings.compiler.expand import read_rule, rule_days
@@ -386,6 +386,7 @@ def test_a_rule_of_calendars_gives_its_days(text: str, days: str) -> None:
     assert [f"{day:%y-%m-%d}" for day in islice(found, 4)] == days.split()
 
 
+@settings(max_examples=40)  # of rules that have no day in years, each takes a second
 @given(st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]), PARTS, st.integers(1, 900))
 def test_what_is_looked_at_changes_no_day(frequency: str, parts: dict[str, object], later: int) -> None:
     assume(frequency in {"MONTHLY", "YEARLY"} or not any(char.isdigit() for char in str(parts.get("BYDAY", ""))))

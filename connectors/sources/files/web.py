@@ -6,9 +6,11 @@ fsspec's HTTP file system does not pin addresses, check redirects, or limit tran
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from tempfile import TemporaryFile
 from typing import BinaryIO, TypeVar
 from urllib.request import getproxies, proxy_bypass
@@ -163,14 +165,21 @@ class Connections(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._transports = dict[tuple[str, int, str], httpx.HTTPTransport]()
+        self._transports = dict[tuple[str, str, int, str], httpx.HTTPTransport]()
 
     def to(self, hop: RedirectHop, proxy: str) -> httpx.HTTPTransport:
         """Return the transport for a request."""
-        place = hop.host, hop.port, proxy
+        place = hop.url.scheme, hop.host, hop.port, proxy
         if place not in self._transports:
-            self._transports[place] = self.enter_context(httpx.HTTPTransport(proxy=proxy or None))
+            # To read all certificates that are trusted takes longer than a small request: one that is not encrypted has no use
+            # for them, and a context without any accepts no server.
+            trusted = self._trusted if hop.url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._transports[place] = self.enter_context(httpx.HTTPTransport(verify=trusted, proxy=proxy or None))
         return self._transports[place]
+
+    @cached_property
+    def _trusted(self) -> ssl.SSLContext:
+        return httpx.create_ssl_context()
 
 
 @contextmanager

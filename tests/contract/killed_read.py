@@ -1,14 +1,25 @@
-"""A process of its own that reads a source into a state DB, and is killed with no word as soon as some rows are written."""
+"""Processes of their own that read a source into a state DB, and are killed with no word as soon as some rows are written.
+
+Run as a program it reads jobs from its input, a line of JSON each, and forks for each of them, so that the modules are imported
+once.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from contract.feeds_of_texts import EVENT
 from contract.source_kinds import in_no_time
@@ -26,6 +37,7 @@ from state.database import StateDb
 from state.ledger.ledger import Ledger
 from state.opening import open_database
 
+ROOT = Path(__file__).parents[2]
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\
 feed: agenda
@@ -71,10 +83,66 @@ class SourceToRead:
             return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, plan))
 
 
+@dataclass(frozen=True, slots=True)
+class Killer:
+    """The process that forks."""
+
+    jobs: IO[str]
+    answers: IO[str]
+
+    def kill(self, job: SourceToRead, folder: Path, environment: Mapping[str, str]) -> None:
+        """Read in a process that is killed. `folder`: for the job and for what the process says."""
+        (folder / "job").write_bytes(pickle.dumps(job))
+        env = {**os.environ, **environment, "TMPDIR": tempfile.gettempdir()}
+        self.jobs.write(json.dumps({"folder": str(folder), "env": env}) + "\n")
+        self.jobs.flush()
+        code = int(self.answers.readline())
+        assert code == -signal.SIGKILL, (folder / "said").read_text("utf-8")
+
+
+@contextmanager
+def killer() -> Iterator[Killer]:
+    """Start the process, and stop it at the end."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
+    with subprocess.Popen(
+        [sys.executable, __file__], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Killer(process.stdin, process.stdout)
+        process.stdin.close()
+
+
+def _serve() -> None:
+    from contract import killed_read  # noqa: F401, PLC0415  # jobs are unpickled by this name
+
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            try:
+                _read_and_die(**json.loads(line))
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _read_and_die(folder: str, env: dict[str, str]) -> None:
+    with Path(folder, "said").open("wb") as said:
+        os.dup2(said.fileno(), sys.stderr.fileno())
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        job = pickle.loads(Path(folder, "job").read_bytes())  # our own, from the test that asked
+        job.stage(open_database(job.state_url), "killed", _die)
+    except BaseException:
+        traceback.print_exc()
+        raise
+
+
 def _die(_rows: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    asked = pickle.loads(Path(sys.argv[1]).read_bytes())  # our own, from the test that started us
-    asked.stage(open_database(asked.state_url), "killed", _die)
+    _serve()

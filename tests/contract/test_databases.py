@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import yaml
-from contract.killed_read import DESTINATION, SourceToRead
+from contract.killed_read import DESTINATION, Killer, SourceToRead
 from contract.sql_kinds import PASSWORD, DatabaseStand
 from empty_books import lay_out
 from integration.waiting import until
@@ -452,7 +450,7 @@ def test_a_backfill_reads_what_changed_in_its_days(house: DatabaseStand) -> None
 
 
 @pytest.mark.slow
-def test_a_process_killed_between_rows_of_one_stamp_loses_none(house: DatabaseStand, tmp_path: Path) -> None:
+def test_a_process_killed_between_rows_of_one_stamp_loses_none(house: DatabaseStand, killing: Killer, tmp_path: Path) -> None:
     url = f"sqlite:///{lay_out(tmp_path / 'state.db')}"
     run(house, "create table events (ref text, text text, changed timestamp)")
     values = ", ".join(f"('{number}', 'Evening {number}', '2026-05-03 17:00:00')" for number in range(1_200))
@@ -461,12 +459,7 @@ def test_a_process_killed_between_rows_of_one_stamp_loses_none(house: DatabaseSt
     job, engine = SourceToRead(spec, tmp_path, house.access, url), open_database(url)
     job.stage(engine, "first", lambda _: None)
     run(house, f"insert into events values {values.replace(chr(40) + chr(39), chr(40) + chr(39) + 'tie-')}")
-    (tmp_path / "job").write_bytes(pickle.dumps(job))
-    command = [sys.executable, str(Path(__file__).with_name("killed_read.py")), str(tmp_path / "job")]
-    ended = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}, check=False, capture_output=True
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    killing.kill(job, tmp_path, {})
     job.stage(engine, "after", lambda _: None)
     rows = LedgerQueries(engine).every_row(FeedScope(DESTINATION, FeedName("agenda")), RowFilter())
     assert len({row.row_key for row in rows}) == 2_400

@@ -13,14 +13,14 @@ from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.contract import Ending, SourceRefusedError, SourceUnavailableError
 
-COUNT = 1_700
+COUNT = 1_200
 
 
 @pytest.fixture
 def tall(tmp_path: Path) -> Iterator[Desk]:
-    """Two requests' worth of rows: of a tab with 26 columns the first asks for 1,538 rows."""
+    """Two requests' worth of rows: of a tab with 40 columns the first asks for 1,100 rows."""
     rows = [[f"A{number}", f"Concert {number}", number] for number in range(1, COUNT + 1)]
-    with sheet_of(tmp_path, [["id", "title", "note"], *rows], rows=COUNT + 1) as found:
+    with sheet_of(tmp_path, [["id", "title", "note"], *rows], rows=COUNT + 1, columns=40) as found:
         yield found
 
 
@@ -52,7 +52,7 @@ def test_a_tall_sheet_takes_a_request_for_each_piece_and_one_to_compare(tall: De
 
 EDITS: dict[str, Callable[[Desk], object]] = {
     "a row put in above": lambda desk: desk.sheet.insert(2, ["new", "Late", 0]),
-    "a row put in below": lambda desk: desk.sheet.insert(1_650, ["new", "Late", 0]),
+    "a row put in below": lambda desk: desk.sheet.insert(1_150, ["new", "Late", 0]),
     "a row put in at the end": lambda desk: desk.sheet.insert(COUNT + 2, ["new", "Late", 0]),
     "a row taken out above": lambda desk: desk.sheet.delete(5),
     "many rows taken out": lambda desk: desk.sheet.delete(100, 600),
@@ -61,10 +61,10 @@ EDITS: dict[str, Callable[[Desk], object]] = {
 }
 
 
-@pytest.mark.parametrize("before", [(1,), (3,), (4,), (4, 5)])
+@pytest.mark.parametrize("before", [(1,), (3,), (4, 5)])
 @pytest.mark.parametrize("edit", EDITS)
 def test_nothing_is_lost_or_read_twice_when_rows_move_during_a_reading(tall: Desk, edit: str, before: tuple[int, ...]) -> None:
-    """The edits come before the first piece, the second, the comparison, and while all is read again."""
+    """The edits come before the first piece, the second, and the comparison and while all is read again."""
     tall.google.edits = {when: lambda: EDITS[edit](tall) for when in before}
     assert told(tall) == standing(tall)
     assert not tall.google.edits

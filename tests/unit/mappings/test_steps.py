@@ -103,7 +103,7 @@ PARTS = (*"a1<([ \n\t\u00a0", "&amp;", "1,", "http://", "a.", "a@", "Ã©", "10:
 
 @contextlib.contextmanager
 def in_short_time() -> Iterator[None]:
-    """Fail where the body takes 1.5 s of the processor, several times what a step needs.
+    """Fail where the body takes 5 s of the processor, ten times what a step needs.
 
     A search that looks at the rest of the cell once for each character takes longer, most of them ten seconds.
     """
@@ -112,7 +112,7 @@ def in_short_time() -> Iterator[None]:
         raise TimeoutError
 
     before = signal.signal(signal.SIGVTALRM, fail)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 1.5)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 5)
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -174,8 +175,9 @@ _PER_PAGE: Final = 60
 _NAMES: Final = {one["slug"]: one["name"] for listed in CLASSIFICATIONS.values() for one in listed["docs"]}
 
 
+@cache
 def _open_template() -> tuple[Template, str]:
-    """Return the template of all pages, and the value of their `Content-Security-Policy`."""
+    """Return the template of all pages, compiled for the first page shown, and the value of their `Content-Security-Policy`."""
     package = files("sandbox")
     style = package.joinpath("style.css").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True)
@@ -188,9 +190,10 @@ def _open_template() -> tuple[Template, str]:
 
 def page_routes(sandbox: Sandbox) -> list[Route]:
     """Return the routes of the pages and their images. The pages run no scripts and load only their own images."""
-    store, (template, policy) = sandbox.store, _open_template()
+    store = sandbox.store
 
     def page(title: str, status: int = 200, **content: object) -> Response:
+        template, policy = _open_template()
         return HTMLResponse(template.render(title=title, **content), status, {"Content-Security-Policy": policy})
 
     async def show_channels(_: Request) -> Response:

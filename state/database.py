@@ -23,6 +23,7 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.util import LRUCache
 
 from mappings.errors import ConfigError
 from state import errors
@@ -65,6 +66,27 @@ _POSTGRES_CONNECTION = {
 }
 _IS_WRITER, _FILE, _USED_AT = "eventsync_writer", "eventsync_file", "eventsync_used_at"
 _LONG_IDLE_S = 10.0
+
+
+class _CompiledStatements(LRUCache[Any, Any]):
+    """The compiled statements of all engines of this process: a new engine compiles none of them again.
+
+    SQLAlchemy's key begins with the engine's own dialect object; ours begins with what that object compiles for.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(_for_any_engine(key), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__(_for_any_engine(key), compiled)
+
+
+def _for_any_engine(key: Any) -> Any:
+    dialect, *rest = key
+    return type(dialect), dialect.server_version_info, *rest
+
+
+_COMPILED = _CompiledStatements(500)
 
 
 def parse(url: str) -> sa.URL:
@@ -224,8 +246,12 @@ def _missing_driver(error: ImportError) -> ConfigError:
 
 
 def create_engine(address: sa.URL, *, keeps_log: bool = False) -> sa.Engine:
-    if _is_sqlite(address):
-        return _create_sqlite(address, keeps_log=keeps_log)
+    engine = _create_sqlite(address, keeps_log=keeps_log) if _is_sqlite(address) else _create_postgres(address)
+    engine.update_execution_options(compiled_cache=_COMPILED)
+    return engine
+
+
+def _create_postgres(address: sa.URL) -> sa.Engine:
     try:
         engine = sa.create_engine(
             address,

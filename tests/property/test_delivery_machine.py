@@ -31,7 +31,7 @@ from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.ledger.choices import Instruction, Option
 from state.ledger.standing import RowRecord
 
-EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "12"))
 IDS = ("a", "b", "c", "d")
 ROWS = frozenset({*IDS, *(f"{each}-{number}" for each in IDS for number in (1, 2))})
 KEYS = st.sampled_from(IDS)
@@ -346,7 +346,7 @@ TestDeliveryMachine = pytest.mark.slow(about_s=20)(DeliveryMachine.TestCase)
 @pytest.mark.slow(about_s=15)
 def test_the_same_holds_with_the_books_in_postgresql(postgres: Postgres) -> None:
     server = Books(postgres.fresh_url())
-    run_state_machine_as_test(lambda: DeliveryMachine(server), settings=settings(USUAL, max_examples=EXAMPLES // 5))
+    run_state_machine_as_test(lambda: DeliveryMachine(server), settings=settings(USUAL, max_examples=max(3, EXAMPLES // 5)))
     server.engine.dispose()
 
 

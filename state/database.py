@@ -23,7 +23,6 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.util import LRUCache
 
 from mappings.errors import ConfigError
 from state import errors
@@ -68,25 +67,27 @@ _IS_WRITER, _FILE, _USED_AT = "eventsync_writer", "eventsync_file", "eventsync_u
 _LONG_IDLE_S = 10.0
 
 
-class _CompiledStatements(LRUCache[Any, Any]):
-    """The compiled statements of all engines of this process: a new engine compiles none of them again.
+class _CompiledStatements(dict[Any, Any]):
+    """The compiled statements of all engines of this process, so that a new engine compiles none of them again.
 
-    SQLAlchemy's key begins with the engine's own dialect object; ours begins with what that object compiles for.
+    SQLAlchemy's keys hold the engine's own dialect object; these hold what it compiles for.
     """
 
+    _MOST = 2_000
+
     def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(_for_any_engine(key), default)
+        return super().get(self._for_any_engine(key), default)
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
-        super().__setitem__(_for_any_engine(key), compiled)
+        if len(self) >= self._MOST:
+            self.clear()
+        super().__setitem__(self._for_any_engine(key), compiled)
+
+    def _for_any_engine(self, key: Any) -> Any:
+        return tuple((type(part), part.server_version_info) if isinstance(part, sa.Dialect) else part for part in key)
 
 
-def _for_any_engine(key: Any) -> Any:
-    dialect, *rest = key
-    return type(dialect), dialect.server_version_info, *rest
-
-
-_COMPILED = _CompiledStatements(500)
+_COMPILED = _CompiledStatements()
 
 
 def parse(url: str) -> sa.URL:

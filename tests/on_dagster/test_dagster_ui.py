@@ -131,11 +131,24 @@ def test_the_demo_stays_with_its_runs_and_numbers_and_takes_a_further_run_with_i
     assert "`eventsync ui` shows your own runs" in demo.printed
 
 
-@pytest.mark.slow(about_s=50)
-def test_the_feed_goes_on_after_a_killed_run_worker_without_anybody_following_and_while_mapping_files_change(desk: Desk) -> None:
-    desk.switch(latency_ms=200)
+@pytest.mark.slow(about_s=60)
+def test_runs_go_on_after_killed_workers_a_dead_ui_a_killed_daemon_and_changed_files_and_a_killed_ui_leaves_no_process(
+    desk: Desk,
+) -> None:
+    home, text = desk.folder / "dagster", MAPPING.replace("schedule", "# schedule")  # so no tick ends a run
+    home.mkdir()
+    (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        with subprocess.Popen([sys.executable, "-c", ""]) as dying:
+            tags = {**process_tags(), f"{HIDDEN_TAG_PREFIX}{PID_TAG}": str(dying.pid), names.FEED_TAG: "town-hall"}
+        left = instance.create_run_for_job(nothing, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    desk.mapping(text=text)
     desk.source(line(number) for number in range(200))
-    with ui((), desk.folder / "dagster", desk.environ, desk.folder) as running:
+    desk.switch(latency_ms=200)
+    with eventsync_ui(desk.environ, home, desk.folder) as (process, url):
+        running = Ui(process, home, url)
+        assert [run["status"] for run in running.runs().values()] == ["FAILURE"]
+        assert "the state is intact" in last_words_of(running, left.run_id), "the UI ended it, not the monitoring of Dagster"
         submitted = desk.start("run", "town-hall", "--json")
         until(lambda: desk.posts() > 8, what="the first requests")
         assert health_of_the_run(running) is WorkerStatus.RUNNING
@@ -150,44 +163,25 @@ def test_the_feed_goes_on_after_a_killed_run_worker_without_anybody_following_an
         code, out, _ = ended(followed)
         assert (code, f"{running.url}/runs/{run_id}" in out) == (130, True)
         desk.switch(latency_ms=2_000)
-        desk.mapping("night-walks")
-        until(lambda: "night_walks" in groups_of(running), what="the new feed")
+        desk.mapping("night-walks", text=text)
+        until(lambda: "night_walks" in groups_of(running), every_s=0.5, what="the new feed")
         assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"
         desk.switch(latency_ms=0)
-        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", what="the end of a run that nobody follows")
+        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", every_s=0.5, what="the end of a run that nobody follows")
         desk.mapping("night-walks", text="feed: [")
         code, out, err = ended(desk.start("reload", "--json"))
         assert (code, json.loads(out)["feeds"], len(json.loads(out)["broken"])) == (2, ["town-hall"], 1), out + err
         assert surprises(("reload",), json.loads(out)) == []
         assert "broken_feeds" in groups_of(running)
+        (daemon,) = (one for one in running.children() if any(word.endswith("dagster-daemon") for word in one.cmdline()))
+        daemon.kill()
+        code, out, err = ended(desk.start("run", "town-hall"))
+        assert code == 0, out + err
+        family = running.children()
+        process.kill()
+        process.communicate()
+        assert psutil.wait_procs(family, timeout=60)[1] == []
     assert desk.titles() == sorted(f"Evening {number}" for number in range(200))
-
-
-@pytest.mark.slow(about_s=40)
-def test_the_ui_ends_the_runs_of_a_dead_one_revives_a_killed_daemon_and_leaves_no_process_if_it_is_killed(
-    desk: Desk,
-) -> None:
-    home = desk.folder / "dagster"
-    home.mkdir()
-    launcher_of_dagster = "\n".join(one for one in DAGSTER_YAML.splitlines() if not one.startswith("run_launcher"))
-    (home / "dagster.yaml").write_text(launcher_of_dagster, "utf-8")
-    desk.mapping(text=MAPPING.replace("schedule", "# schedule"))  # so no tick ends it
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        with subprocess.Popen([sys.executable, "-c", ""]) as dying:
-            tags = {**process_tags(), f"{HIDDEN_TAG_PREFIX}{PID_TAG}": str(dying.pid), names.FEED_TAG: "town-hall"}
-        instance.create_run_for_job(nothing, tags=tags, status=dg.DagsterRunStatus.STARTED)
-        with eventsync_ui(desk.environ, home, desk.folder) as (process, url):
-            running = Ui(process, home, url)
-            assert [run["status"] for run in running.runs().values()] == ["FAILURE"]
-            (daemon,) = (one for one in running.children() if any(word.endswith("dagster-daemon") for word in one.cmdline()))
-            daemon.kill()
-            code, out, err = ended(desk.start("run", "town-hall"))
-            assert code == 0, out + err
-            family = running.children()
-            process.kill()
-            process.communicate()
-            assert psutil.wait_procs(family, timeout=60)[1] == []
-    assert len(desk.titles()) == 10
 
 
 @dg.job
@@ -206,9 +200,17 @@ def test_the_workspace_file_at_the_top_loads(tmp_path: Path) -> None:
     assert (checked.returncode, "eventsync" in checked.stdout + checked.stderr) == (0, True), checked.stdout + checked.stderr
 
 
-def health_of_the_run(running: Ui) -> WorkerStatus:
+def last_words_of(running: Ui, run_id: str) -> str:
+    """What the run's end is said to be."""
     with dg.DagsterInstance.from_config(str(running.home)) as instance:
-        (run,) = instance.get_runs()
+        (event,) = instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        return event.message
+
+
+def health_of_the_run(running: Ui) -> WorkerStatus:
+    """Of the newest one."""
+    with dg.DagsterInstance.from_config(str(running.home)) as instance:
+        (run,) = instance.get_runs(limit=1)
         return instance.run_launcher.check_run_worker_health(run).status
 
 

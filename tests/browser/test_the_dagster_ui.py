@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import partial
 
 import dagster as dg
 import pytest
@@ -79,6 +80,21 @@ def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Sta
     assert len(sent) == 2
 
 
+def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
+    dialog = choose_days(page, stage)
+    expect(dialog.get_by_text("3 partitions").first).to_be_visible()
+    dialog.get_by_role("button", name="Launch backfill").click()
+    launched = page.get_by_text(re.compile("Created backfill"))
+    expect(launched).to_be_visible()
+    visit(page, f"{stage.ui}/runs?view=backfills", launched.inner_text().split()[-1])
+    expect(page.get_by_text("3 partitions").first).to_be_visible()
+    backfilled = dg.AssetKey([DATED, "backfilled"])
+    made = partial(stage.desk.instance.get_materialized_partitions, backfilled)
+    until(lambda: made() == set(DAYS), within_s=180, every_s=1.0, what="the three days")
+    visit(page, stage.asset(DATED, "backfilled", f"view=partitions&partition={DAYS[1]}"), "Materialized (3)")
+    assert {f"Evening {number}" for number in range(300, 306)} <= set(stage.desk.titles())
+
+
 def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: Stage) -> None:
     mistake = 'the event lacks the required field "title", is it written as "titel"?'
     visit(page, stage.asset("broken_feeds", f"{BROKEN}_yaml", "view=overview"), mistake)
@@ -92,22 +108,8 @@ def test_a_broken_mapping_file_is_red_and_shows_its_mistake(page: Page, stage: S
         failed = page.get_by_text("Failed", exact=True).last
         return failed.is_visible() and is_red(failed)
 
-    until(is_check_red, what="the sensor that turns the check red")
+    until(is_check_red, every_s=3.0, what="the sensor that turns the check red")
     visit(page, stage.asset(BROKEN, "staged", "view=overview"), "mapping file is broken")
-
-
-def test_days_of_the_past_are_launched_as_one_backfill_brought_in_and_shown_as_made(page: Page, stage: Stage) -> None:
-    dialog = choose_days(page, stage)
-    expect(dialog.get_by_text("3 partitions").first).to_be_visible()
-    dialog.get_by_role("button", name="Launch backfill").click()
-    launched = page.get_by_text(re.compile("Created backfill"))
-    expect(launched).to_be_visible()
-    visit(page, f"{stage.ui}/runs?view=backfills", launched.inner_text().split()[-1])
-    expect(page.get_by_text("3 partitions").first).to_be_visible()
-    backfilled = dg.AssetKey([DATED, "backfilled"])
-    until(lambda: stage.desk.instance.get_materialized_partitions(backfilled) == set(DAYS), within_s=180, what="the three days")
-    visit(page, stage.asset(DATED, "backfilled", f"view=partitions&partition={DAYS[1]}"), "Materialized (3)")
-    assert {f"Evening {number}" for number in range(300, 306)} <= set(stage.desk.titles())
 
 
 def test_no_page_shows_the_key_and_none_asks_another_host(page: Page, stage: Stage, heard: Heard) -> None:

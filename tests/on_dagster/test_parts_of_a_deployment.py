@@ -11,9 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,9 +92,9 @@ class Deployment:
         command = [DEPLOY / "healthy.sh", str(part.pid)]
         return subprocess.run(command, env=dict(self.environ), capture_output=True, check=False).returncode == 0
 
-    def wait_for(self, part: subprocess.Popen[bytes], port: int = 0) -> None:
-        """Wait until a part listens, if it does so at all, and its health check says that it is well."""
-        until(lambda: not port or listens(port) or part.poll() is not None, within_s=120, what="a part that listens")
+    def wait_for(self, part: subprocess.Popen[bytes], is_there: Callable[[], bool] = lambda: True) -> None:
+        """Wait until a part listens, if it does so at all, and its health check, which costs a second, says that it is well."""
+        until(lambda: is_there() or part.poll() is not None, within_s=120, what="a part that listens")
         until(lambda: self.is_healthy(part), within_s=120, what="a part that is healthy")
 
     def words(self) -> str:
@@ -172,9 +173,9 @@ def at_work(deployment: Deployment) -> Iterator[dict[str, subprocess.Popen[bytes
         stack.callback(lambda: [stop(part) for part in parts.values()])
         assert deployment.start("migrate").wait(timeout=120) == 0, deployment.words()
         parts["code"] = deployment.start("code")
-        deployment.wait_for(parts["code"])
+        deployment.wait_for(parts["code"], Path(deployment.environ["DAGSTER_CODE_SERVER_SOCKET"]).exists)
         parts |= {name: deployment.start(name) for name in ("webserver", "daemon")}
-        deployment.wait_for(parts["webserver"], deployment.web_port)
+        deployment.wait_for(parts["webserver"], partial(listens, deployment.web_port))
         yield parts
 
 

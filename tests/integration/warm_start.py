@@ -39,7 +39,7 @@ def serve() -> None:
     sys.stdout.flush()
     for line in sys.stdin:
         order = json.loads(line)
-        if order["words"][0] in {"run", "demo"} and "--no-dagster" not in order["words"]:
+        if order["words"][0] in {"run", "demo", "backfill"} and "--no-dagster" not in order["words"]:
             for module in _WITH_DAGSTER:  # seconds, of which only the first such command has to wait
                 import_module(module)
         if "EVENTSYNC_NOTIFY" in order["env"]:

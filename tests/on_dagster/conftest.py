@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -29,8 +30,8 @@ def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Desk]:
-    with desk_in(tmp_path, instance) as made:
+def desk(tmp_path: Path, instance: dg.DagsterInstance, request: pytest.FixtureRequest) -> Iterator[Desk]:
+    with desk_in(tmp_path, instance, warm=partial(request.getfixturevalue, "warm")) as made:
         made.mapping()
         made.source(line(number) for number in range(10))
         yield made

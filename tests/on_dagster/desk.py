@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import psutil
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from integration import waiting
-from integration.desk import shell_environ
+from integration.desk import Command, WarmStart, shell_environ
 from integration.service import Door
 from lookalikes.notices import closed_port
 
@@ -76,6 +77,8 @@ class Desk(Door):
     base_url: str
     instance: dg.DagsterInstance
     api_key: str = SECRET
+    warm: Callable[[], WarmStart] | None = None
+    _numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def settings(self) -> Settings:
@@ -143,15 +146,21 @@ class Desk(Door):
     def posts(self) -> int:
         return len(self.requests())
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return start(words, self.environ, self.folder)
+    def start(self, *words: str, environ: Mapping[str, str] | None = None) -> Command:
+        """Start `eventsync` as a process of its own, forked from one that has imported it; nothing of it lies in the folder."""
+        assert self.warm is not None, "a fixture gives it, started by the first that needs it"
+        base = self.folder.with_name(f"{self.folder.name}.said") / f"{next(self._numbers)}.command"
+        base.parent.mkdir(exist_ok=True)
+        return self.warm().start(words, shell_environ(self.environ if environ is None else environ), self.folder, base)
 
 
 @contextmanager
-def desk_in(folder: Path, instance: dg.DagsterInstance, api_key: str = SECRET) -> Iterator[Desk]:
+def desk_in(
+    folder: Path, instance: dg.DagsterInstance, api_key: str = SECRET, *, warm: Callable[[], WarmStart] | None = None
+) -> Iterator[Desk]:
     """A desk with a sandbox of its own, and no feed yet."""
     with running(None, Switches(), api_key) as service:
-        yield Desk(folder, service.base_url, instance, api_key)
+        yield Desk(folder, service.base_url, instance, api_key, warm)
 
 
 @contextmanager
@@ -179,8 +188,11 @@ def start(words: Iterable[str], environ: Mapping[str, str], cwd: Path) -> subpro
     return subprocess.Popen([script, *words], cwd=cwd, env=shell_environ(environ), stdout=pipe, stderr=pipe, text=True)
 
 
-def ended(process: subprocess.Popen[str], within_s: float = 90.0) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen[str] | Command, within_s: float = 90.0) -> tuple[int, str, str]:
     """Wait for a process: its exit code, what it printed, what it complained of."""
+    if isinstance(process, Command):
+        said = process.ended(within_s=within_s)
+        return said.code, said.out, said.err
     out, err = process.communicate(timeout=within_s)
     return process.returncode, out, err
 

@@ -159,7 +159,7 @@ def test_runs_go_on_after_killed_workers_a_dead_ui_a_killed_daemon_and_changed_f
         followed = desk.start("run", "town-hall")
         until(lambda: desk.posts() > sent + 8, what="the requests of the next run")
         (run_id,) = [run_id for run_id, run in running.runs().items() if run["status"] == "STARTED"]
-        followed.send_signal(signal.SIGINT)
+        followed.signal(signal.SIGINT)
         code, out, _ = ended(followed)
         assert (code, f"{running.url}/runs/{run_id}" in out) == (130, True)
         desk.switch(latency_ms=2_000)
@@ -173,8 +173,7 @@ def test_runs_go_on_after_killed_workers_a_dead_ui_a_killed_daemon_and_changed_f
         assert (code, json.loads(out)["feeds"], len(json.loads(out)["broken"])) == (2, ["town-hall"], 1), out + err
         assert surprises(("reload",), json.loads(out)) == []
         assert "broken_feeds" in groups_of(running)
-        (daemon,) = (one for one in running.children() if any(word.endswith("dagster-daemon") for word in one.cmdline()))
-        daemon.kill()
+        daemon_of(running).kill()
         code, out, err = ended(desk.start("run", "town-hall"))
         assert code == 0, out + err
         family = running.children()
@@ -198,6 +197,12 @@ def test_the_workspace_file_at_the_top_loads(tmp_path: Path) -> None:
     env = shell_environ({"DAGSTER_HOME": str(tmp_path), "DAGSTER_DISABLE_TELEMETRY": "yes"})
     checked = subprocess.run(words, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
     assert (checked.returncode, "eventsync" in checked.stdout + checked.stderr) == (0, True), checked.stdout + checked.stderr
+
+
+def daemon_of(running: Ui) -> psutil.Process:
+    words = {one: one.as_dict(["cmdline"])["cmdline"] or [] for one in running.children()}  # a zombie has none
+    (daemon,) = (one for one, said in words.items() if any(word.endswith("dagster-daemon") for word in said))
+    return daemon
 
 
 def last_words_of(running: Ui, run_id: str) -> str:

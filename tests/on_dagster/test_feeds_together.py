@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -41,9 +42,9 @@ CALM = MAPPING.replace("schedule: {{", "schedule: {{alone: true, ")
 
 
 @pytest.fixture
-def halls(tmp_path: Path, home: dg.DagsterInstance) -> Iterator[Desk]:
+def halls(tmp_path: Path, home: dg.DagsterInstance, request: pytest.FixtureRequest) -> Iterator[Desk]:
     """As many feeds as share a schedule, with three good rows each."""
-    with desk_in(tmp_path, home) as made:
+    with desk_in(tmp_path, home, warm=partial(request.getfixturevalue, "warm")) as made:
         for feed in FEEDS:
             made.mapping(feed, source=f"{feed}.csv")
             write_rows(made, feed)

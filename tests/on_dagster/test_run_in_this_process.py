@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
 import pytest
+from integration.desk import Command
 from on_dagster.desk import FEED, Desk, ended, line, until
 
 from pipelines.before_serving import DAGSTER_YAML
@@ -35,7 +35,7 @@ def is_quiet(err: str) -> bool:
     return "Traceback" not in err and "Stack Trace" not in err and "- dagster -" not in err
 
 
-def begun(desk: Desk) -> subprocess.Popen[str]:
+def begun(desk: Desk) -> Command:
     """A run that has sent some of its rows and is at it."""
     sent, running = desk.posts(), desk.start("run", FEED)
     until(lambda: desk.posts() > sent + 8, what="the first requests")
@@ -71,7 +71,7 @@ def test_runs_that_are_interrupted_or_killed_hold_nothing_up_and_every_row_is_se
     desk.switch(latency_ms=SLOW_MS)
     desk.source(line(number) for number in range(ROWS))
     interrupted = begun(desk)
-    interrupted.send_signal(signal.SIGINT)
+    interrupted.signal(signal.SIGINT)
     code, out, err = ended(interrupted)
     assert (code, is_quiet(err), "interrupted while publishing" in out) == (130, True, True)
     sent = len(desk.events())

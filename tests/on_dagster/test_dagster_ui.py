@@ -167,7 +167,7 @@ def test_runs_go_on_after_killed_workers_a_dead_ui_a_killed_daemon_and_changed_f
         until(lambda: "night_walks" in groups_of(running), every_s=0.5, what="the new feed")
         assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"
         desk.switch(latency_ms=0)
-        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", every_s=0.5, what="the end of a run that nobody follows")
+        until(lambda: running.runs()[run_id]["status"] == "SUCCESS", every_s=0.5, what="the end of a run that no command follows")
         desk.mapping("night-walks", text="feed: [")
         code, out, err = ended(desk.start("reload", "--json"))
         assert (code, json.loads(out)["feeds"], len(json.loads(out)["broken"])) == (2, ["town-hall"], 1), out + err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
 from state.ledger.choices import Instruction, Option
+
+EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "12"))
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class Books:
 
 @pytest.mark.slow(about_s=15)
 @given(feed=FEEDS, lines=STARTS, rounds=st.lists(ROUNDS, min_size=1, max_size=5), clockwork=st.sampled_from([REAL_CLOCK, LATER]))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_that_reads_what_differs_agrees_with_one_that_reads_all(
     feed: Feed, lines: list[Line], rounds: Sequence[tuple[Sequence[Step], Sequence[Step], Step, Step, int]], clockwork: Clock
 ) -> None:

@@ -17,7 +17,7 @@ from state.ledger.outbox import Settled
 KNOWN = 2_500, 4_000
 """More than a page of the ledger, as the end of a read goes through it."""
 UNSENT = 4_000, 5_500
-"""Two such pages: of those that were never sent, the second one is held while the first one is forgotten."""
+"""Rows of which none was sent: below two such pages the peak still grows with them."""
 A_ROW = 32
 """At most so many bytes may a further row cost: one is its mark, the others are Python's own ups and downs; a list takes 40."""
 NEW = 16_500, 18_000

@@ -66,7 +66,7 @@ def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str]
     task = bar.add_task(folder.name, total=options.kills)
     folder.mkdir()
     seed = f"{options.seed} {folder.name}"
-    trial = Trial(options.kills, seed, fresh_url, lambda so_far: bar.update(task, completed=so_far.blows), toll=toll)
+    trial = Trial(options.kills, seed, fresh_url, lambda so_far: bar.update(task, completed=so_far.met.total()), toll=toll)
     with closing(WarmStart()) as warm:
         trial.run(folder, warm)
 

@@ -27,6 +27,5 @@ def test_whatever_strikes_a_run_the_promises_hold(
     trial = Trial(KILLS, f"{SEED} {database}", server.fresh_url if server else None, rows=ROWS)
     trial.run(tmp_path, warm)
 
-    assert trial.toll.blows == KILLS
+    assert trial.toll.met.total() == KILLS
     assert trial.toll.sums["feeds"] > 0
-    assert trial.toll.met.total() > KILLS // 3

@@ -20,6 +20,8 @@ from pipelines.run.stage import CHUNK_ROWS
 ROWS = 2_500
 BLOWS_OF_ONE_FEED = 25
 BLOWS_BETWEEN_CHECKS = 5
+MOST_BLOWS = 10
+"""The most blows for each that has to meet a run."""
 LEAST_OWED = 30
 MOST_SENT = 120
 """The most rows that are sent before a blow, so that a feed is not done after a few."""
@@ -151,7 +153,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """So many blows on one kind of state DB. `fresh_url` gives an empty database's address, None means a file at the desk."""
+    """So many blows that meet a run, on one kind of state DB.
+
+    `fresh_url` gives an empty database's address, None means a file at the desk.
+    """
 
     kills: int
     seed: str
@@ -161,10 +166,15 @@ class Trial:
     toll: Toll = field(default_factory=Toll)
 
     def run(self, folder: Path, warm: WarmStart) -> None:
-        """Strike until all blows are spent. Raises `AssertionError` at the first promise that does not hold."""
+        """Strike until so many blows have met a run; a busy machine makes most of them late, which proves nothing.
+
+        Raises:
+            AssertionError: a promise does not hold, or nine of ten blows are late.
+        """
         dice = random.Random(self.seed)
         with serving(folder / "service", latency_ms=10) as service:
-            while self.toll.blows < self.kills:
+            while self.toll.met.total() < self.kills:
+                assert self.toll.blows < MOST_BLOWS * self.kills, f"{self.toll.missed} of {self.toll.blows} blows were late"
                 service.change("/reset")
                 home = folder / f"feed-{self.toll.sums['feeds']}"
                 home.mkdir()
@@ -174,11 +184,13 @@ class Trial:
 
     def _strike_down(self, feed: Feed) -> None:
         feed.programme.add(self.rows)
-        for blow in range(1, min(BLOWS_OF_ONE_FEED, self.kills - self.toll.blows) + 1):
+        for blow in range(1, BLOWS_OF_ONE_FEED + 1):
             feed.strike()
             if blow % BLOWS_BETWEEN_CHECKS == 0:
                 feed.hold(broken_so_far(feed.service, feed.programme))
             if feed.dice.random() < SHARE_EDITED:
                 feed.last += f", then the {feed.programme.edit()} edited"
             self.advance(self.toll)
+            if self.toll.met.total() == self.kills:
+                break
         feed.finish()

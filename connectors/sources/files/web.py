@@ -179,7 +179,9 @@ class Connections(ExitStack):
 
     @cached_property
     def _trusted(self) -> ssl.SSLContext:
-        return httpx.create_ssl_context()
+        from connectors.event_api.transport import trusted_certificates  # noqa: PLC0415  # most readings need none
+
+        return trusted_certificates()
 
 
 @contextmanager

@@ -161,7 +161,7 @@ class Google:
         return self._granted("person@example.org", [f"{_SCOPE}spreadsheets.readonly"])
 
     def _granted(self, account: str, scopes: list[str]) -> Response:
-        token = f"ya29.a0AfB-{len(self.tokens):03}-{id(self):x}"
+        token = f"ya29.a0AfB-{len(self.tokens):03}-{id(self):x}-xJqWvZ"  # no digest ends like that
         self.tokens[token] = (account, set(scopes))
         return _json({"access_token": token, "expires_in": 3600, "token_type": "Bearer", "scope": " ".join(scopes)})
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import structlog
 from hypothesis import settings
 from postgres import Postgres, shared_server, stop_shared_server
 
@@ -96,6 +97,12 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if (name.startswith(OURS) and not name.startswith(KEPT)) or name in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _unconfigured_logs() -> None:
+    """Forget the logs of the test before: each command configures its own, and so does a fault where none has."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -217,11 +217,7 @@ def test_after_a_silence_requests_leave_once_the_feed_is_known_to_be_ours_which_
 
 def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:
     heard = LogCapture()
-    former = structlog.get_config()["processors"]
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, heard])
-    try:
-        with bound_contextvars(feed="town-hall", run_id="r1"), Paper(trouble=BUSY).kept(BEAT_S):
-            until(lambda: bool(heard.entries), what="a beat that fails")
-    finally:
-        structlog.configure(processors=former)
+    with bound_contextvars(feed="town-hall", run_id="r1"), Paper(trouble=BUSY).kept(BEAT_S):
+        until(lambda: bool(heard.entries), what="a beat that fails")
     assert {(entry["feed"], entry["run_id"]) for entry in heard.entries} == {("town-hall", "r1")}

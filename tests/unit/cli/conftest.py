@@ -9,10 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
+import time_machine
 from integration.desk import FEED, Said
 from integration.service import Service
 
@@ -134,6 +136,13 @@ class Desk:
     def point_to(self, address: str, secret: str = SECRET) -> None:
         self.monkeypatch.setenv("EVENT_API_BASE_URL", address)
         self.monkeypatch.setenv("EVENT_API_KEY", secret)
+
+
+@pytest.fixture
+def late_in_2026() -> Iterator[None]:
+    """Set the clock to a day on which the events of the partners' files are to come, as they were when the files came."""
+    with time_machine.travel(datetime(2026, 11, 20, tzinfo=UTC)):
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import yaml
 from unit.cli.conftest import Desk
 from workbooks import write_xlsx
 
+pytestmark = pytest.mark.usefixtures("late_in_2026")
+
 REAL = Path(__file__).parents[2] / "feeds" / "data"
 FIELD = Path(__file__).parents[2] / "field_cases"
 OVERWRITTEN = "Creative Coding with Girl Scouts of Orange County"

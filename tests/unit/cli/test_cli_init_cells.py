@@ -12,6 +12,8 @@ import xlsxwriter
 from unit.cli.conftest import Desk
 from unit.cli.test_cli_init import agenda, drafted, guess, previewed, text_of, written
 
+pytestmark = pytest.mark.usefixtures("late_in_2026")
+
 FIELD_CASES = Path(__file__).parents[2] / "field_cases"
 
 

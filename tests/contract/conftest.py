@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from contract.killed_read import Killer, killer
+from contract import killed_read
+from contract.killed_read import Killer
+from contract.program import program
 
 
 @pytest.fixture(scope="session")
 def killing() -> Iterator[Killer]:
-    with killer() as one:
-        yield one
+    with program(killed_read.__file__) as started:
+        yield Killer(started)

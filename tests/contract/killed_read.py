@@ -10,18 +10,16 @@ import json
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 from contract.feeds_of_texts import EVENT
+from contract.program import Program
 from contract.source_kinds import in_no_time
 
 from connectors.sources.catalogue import open_source
@@ -37,7 +35,6 @@ from state.database import StateDb
 from state.ledger.ledger import Ledger
 from state.opening import open_database
 
-ROOT = Path(__file__).parents[2]
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\
 feed: agenda
@@ -87,30 +84,13 @@ class SourceToRead:
 class Killer:
     """The process that forks."""
 
-    jobs: IO[str]
-    answers: IO[str]
+    program: Program
 
     def kill(self, job: SourceToRead, folder: Path, environment: Mapping[str, str]) -> None:
         """Read in a process that is killed. `folder`: for the job and for what the process says."""
         (folder / "job").write_bytes(pickle.dumps(job))
-        env = {**os.environ, **environment, "TMPDIR": tempfile.gettempdir()}
-        self.jobs.write(json.dumps({"folder": str(folder), "env": env}) + "\n")
-        self.jobs.flush()
-        code = int(self.answers.readline())
+        code = self.program.ask(folder=str(folder), env={**os.environ, **environment, "TMPDIR": tempfile.gettempdir()})
         assert code == -signal.SIGKILL, (folder / "said").read_text("utf-8")
-
-
-@contextmanager
-def killer() -> Iterator[Killer]:
-    """Start the process, and stop it at the end."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
-    with subprocess.Popen(
-        [sys.executable, __file__], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield Killer(process.stdin, process.stdout)
-        process.stdin.close()
 
 
 def _serve() -> None:

@@ -10,13 +10,12 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from contract.program import Program
 
 _LONGEST_S = 60
 _MOST_ADDRESS_SPACE = 3 * 2**30
@@ -40,28 +39,13 @@ class Measured:
 class Reader:
     """The process that forks."""
 
-    jobs: IO[str]
-    answers: IO[str]
+    program: Program
 
     def read(self, folder: Path, small: str, hostile: str, spec: dict[str, Any]) -> Measured:
         """Read a small file and then a hostile one of the same kind."""
-        job = {"folder": str(folder), "small": small, "hostile": hostile, "spec": spec}
-        self.jobs.write(json.dumps(job) + "\n")
-        self.jobs.flush()
-        answer = json.loads(self.answers.readline())
+        answer = self.program.ask(folder=str(folder), small=small, hostile=hostile, spec=spec)
         assert "status" not in answer, f"the reading did not end within {_LONGEST_S} s, or crashed: {answer}"
         return Measured(**answer)
-
-
-@contextmanager
-def reader() -> Iterator[Reader]:
-    """Start the process, and stop it at the end."""
-    command = [sys.executable, __file__]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield Reader(process.stdin, process.stdout)
-        process.stdin.close()
 
 
 def _serve() -> None:

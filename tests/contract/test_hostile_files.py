@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.measured_read import Reader, reader
+from contract import measured_read
+from contract.measured_read import Reader
+from contract.program import program
 from integration.desk import WarmStart
 from workbooks import write_xlsx
 
@@ -42,8 +44,8 @@ Parts = Mapping[str, bytes]
 
 @pytest.fixture(scope="module")
 def reading() -> Iterator[Reader]:
-    with reader() as one:
-        yield one
+    with program(measured_read.__file__) as started:
+        yield Reader(started)
 
 
 @dataclass(frozen=True)
